@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -64,24 +66,24 @@ def main() -> None:
     parser.add_argument("--no-studies", action="store_true", help="run no study")
     given = parser.parse_args()
     how = (given.device, given.batches, given.budget)
-    calls = [measured(*how) for _ in range(given.runs)]
-    studies: dict[str, float] = {}
+    row: dict[str, Any] = {"model": MODEL, "batches": given.batches, "budget": given.budget, "calls": []}
+
+    def keep(**found: Any) -> None:
+        row.update(found)
+        given.result.write_text(json.dumps(row, indent=1) + "\n")
+
+    for _ in range(given.runs):
+        keep(calls=[*row["calls"], measured(*how)])
     if not given.no_studies:
         with TemporaryDirectory(prefix="rooflens-") as folder:
             one = study(how[0], [MODEL], *how[1:], Path(folder))
+            keep(**{"study of one": one})
             all_of_them = study(how[0], [MODEL, *FURTHER], *how[1:], Path(folder))
-        studies = {"study of one": one, "further model": (all_of_them - one) / len(FURTHER)}
+        keep(**{"further model": (all_of_them - one) / len(FURTHER)})
     found = found_device(given.device)
-    row = {
-        "card": found.title,
-        "torch": found.torch,
-        "model": MODEL,
-        "batches": given.batches,
-        "budget": given.budget,
-        "calls": calls,
-        **studies,
-    }
-    given.result.write_text(json.dumps(row, indent=1) + "\n")
+    torch = find_spec("torch")
+    compiled = torch is not None and Path(torch.cached or "").is_file()
+    keep(card=found.title, torch=found.torch, cores=os.cpu_count(), compiled=compiled)
 
 
 if __name__ == "__main__":
