@@ -8,7 +8,7 @@ short runs on fake tensors give the polynomial, whose value at the real length i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,13 +18,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import TreeSpec, tree_flatten
 
 from rooflens.costs import cost
-from rooflens.records import Operation
+from rooflens.records import Operation, peak_memory
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.recorder import Recorder
 
-FEWEST = 2
-"""Turns of the shortest run: a single one has dimensions of size one, where torch saves copies."""
+FEWEST = 8
+"""Turns of the shortest run: a single one has dimensions of size one, where torch saves copies, and in a few what a turn
+takes for itself may be more than what grows with them."""
 RUNS = 3
 """A polynomial of degree two has three coefficients."""
 
@@ -80,12 +81,14 @@ class CodeWork:
         backward: the work of the gradients of its inputs, from that of its first result.
         results: a `Result` for each tensor that it returns, and anything else as it is.
         structure: how the results lie in what it returns.
+        scratch: bytes of the most that it has beside inputs and results while it runs; 0 where backward needs some of it.
     """
 
     forward: Growth
     backward: Growth
     results: tuple[Any, ...]
     structure: TreeSpec
+    scratch: int = 0
 
 
 ScanCode = Callable[[Mapping[str, Tensor]], Any]
@@ -115,6 +118,7 @@ def code_work(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str
         backward=Growth.of([run.backward for run in runs], ahead),
         results=tuple(_result_at(one, longer, ahead) for one, longer in grown),
         structure=runs[0].structure,
+        scratch=_scratch_at([run.scratch for run in runs], ahead, chunk),
     )
 
 
@@ -126,6 +130,16 @@ class _Run:
     backward: UnitAmounts
     results: tuple[Any, ...]
     structure: TreeSpec
+    scratch: int
+
+
+def _scratch_at(runs: Sequence[int], ahead: int, chunk: int) -> int:
+    """Scratch some turns after the first of three runs; only chunks, which may meet each other, give it a bend."""
+    if len(runs) < RUNS:
+        return runs[0]
+    first, second, third = runs
+    bend = third - 2 * second + first if chunk > 1 else 0
+    return max(0, third + (ahead - 2) * (third - second + bend) + (ahead - 2) * (ahead - 3) // 2 * bend)
 
 
 def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int], length: int, short: int) -> _Run:
@@ -134,21 +148,30 @@ def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int
     own = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
     with _disable_current_modes(), FakeTensorMode(allow_non_fake_inputs=True), own:
         given = {name: _alike(tensor, tokens.get(name), length, short) for name, tensor in tensors.items()}
-        recorder = Recorder(ModulePaths(nn.Module()), Lifetimes(), {})
+        lifetimes = Lifetimes()
+        recorder = Recorder(ModulePaths(nn.Module()), lifetimes, {})
         with recorder:
             returned = code(given)
+        scratch = _scratch(lifetimes)
         leaves, structure = tree_flatten(returned)
         differentiated = [tensor for tensor in given.values() if tensor.requires_grad]
         first = next(leaf for leaf in leaves if isinstance(leaf, Tensor))
         forward = len(recorder.operations)
         if first.requires_grad and differentiated:
+            scratch = 0
             gradient = torch.empty_like(first)
             recorder.phase = "backward"
             with recorder, torch.autocast("cpu", enabled=False):  # as where a step calls backward
                 torch.autograd.grad(first, differentiated, gradient, allow_unused=True)
         results = tuple(_described(leaf) for leaf in leaves)
     operations = recorder.operations
-    return _Run(_summed(operations[:forward]), _summed(operations[forward:]), results, structure)
+    return _Run(_summed(operations[:forward]), _summed(operations[forward:]), results, structure, scratch)
+
+
+def _scratch(lifetimes: Lifetimes) -> int:
+    """Bytes at the peak beyond those that are left, unrounded: they grow evenly."""
+    blocks = [replace(block, nbytes=block.size) for block in lifetimes.blocks]
+    return (peak_memory(blocks).peak or 0) - sum(block.nbytes for block in blocks if block.death is None)
 
 
 def _alike(tensor: Tensor, dim: int | None, length: int, short: int) -> Tensor:

@@ -31,8 +31,8 @@ from rooflens.trace.scan_functions import BLOCKS, FUNCTIONS, KERNELS, METHODS, P
 from rooflens.trace.scans import CHANGED, DifferentiatedScan, Scan
 
 NOTE = (
-    "scans that the model's code writes as loops are fused kernels in bound and memory: those save their inputs alone;"
-    " FLOP, bytes and as written are of the loops"
+    "scans that the model's code writes as loops are fused kernels in the bound, and in what training keeps: their inputs"
+    " alone; FLOP, bytes, as written and the memory of other modes are of the loops"
 )
 _LIST = "a list of tensors"
 _NAMES = FUNCTIONS.keys() | KERNELS.keys() | LAYERS.keys()

@@ -83,11 +83,15 @@ class Scan:
             [r.dtype for r in made],
         )
         operation = getattr(torch.ops.rooflens, self.operation)
+        # What the code has beside its results while it runs.
+        like = next(tensor for tensor in tensors if tensor is not None)
+        scratch = like.new_empty(self.work.scratch if self.values is None else 0, dtype=torch.uint8)
         outputs: list[Tensor] = operation(*tensors, self.function, *description, *_growth(self.work.forward))
         if self.values is not None:
             with torch.no_grad(), _disable_current_modes():  # a kernel would have computed them
                 for output, value in zip(outputs, self.values, strict=True):
                     output.copy_(value)
+        del scratch
         return outputs
 
     def gradients(self, grads: list[Tensor], tensors: tuple[Tensor | None, ...], needed: list[bool]) -> list[Tensor]:
