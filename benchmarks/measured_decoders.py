@@ -269,11 +269,11 @@ def table_of_answers(path: Path) -> Iterator[str]:
     yield "|---|---|---|---:|---:|---:|---:|---:|"
     for row in rows:
         first, rest = (row[f"{phase} measured_seconds"] for phase in ("prefill", "decode"))
-        ratios = row["prefill seconds"] / first, row["decode seconds"] / rest
+        ratios = span([row["prefill seconds"] / first], ".2f"), span([row["decode seconds"] / rest], ".2f")
         each = rest / (row["output_len"] - 1)
         yield (
             f"| {row['model']} | {engine(row)} | {tokens(row)} | {row['batch']} |"
-            f" {first * 1e3:.1f} ms | {ratios[0]:.2f} | {each * 1e3:.2f} ms | {ratios[1]:.2f} |"
+            f" {first * 1e3:.1f} ms | {ratios[0]} | {each * 1e3:.2f} ms | {ratios[1]} |"
         )
 
 

@@ -24,8 +24,8 @@ from rooflens.trace.modules import ModulePaths
 from rooflens.trace.recorder import Recorder
 
 FEWEST = 8
-"""Turns of the shortest run: a single one has dimensions of size one, where torch saves copies, and in a few what a turn
-takes for itself may be more than what grows with them."""
+"""Turns of the shortest run. One alone has dimensions of size one, where torch saves copies; and what a turn takes for
+itself may be more than what a few add up to."""
 RUNS = 3
 """A polynomial of degree two has three coefficients."""
 
@@ -81,7 +81,7 @@ class CodeWork:
         backward: the work of the gradients of its inputs, from that of its first result.
         results: a `Result` for each tensor that it returns, and anything else as it is.
         structure: how the results lie in what it returns.
-        scratch: bytes of the most that it has beside inputs and results while it runs; 0 where backward needs some of it.
+        scratch: bytes of the most that it has beside inputs and results; 0 where backward needs some of it.
     """
 
     forward: Growth

@@ -31,8 +31,8 @@ from rooflens.trace.scan_functions import BLOCKS, FUNCTIONS, KERNELS, METHODS, P
 from rooflens.trace.scans import CHANGED, DifferentiatedScan, Scan
 
 NOTE = (
-    "scans that the model's code writes as loops are fused kernels in the bound, and in what training keeps: their inputs"
-    " alone; FLOP, bytes, as written and the memory of other modes are of the loops"
+    "scans that the model's code writes as loops are fused kernels in the bound, and in what training keeps (their"
+    " inputs); FLOP, bytes, as written and the memory of other modes are of the loops"
 )
 _LIST = "a list of tensors"
 _NAMES = FUNCTIONS.keys() | KERNELS.keys() | LAYERS.keys()
@@ -222,8 +222,9 @@ class Scans:
                 return plain(*args, **kwargs)
             bound = parameters.bind(*args, **kwargs)
             bound.apply_defaults()
+            of_cache = "cache" if "cache" in parameters.parameters else "past_key_values"  # in transformers 5.17
             layer, hidden_states, mask, cache = (
-                bound.arguments[name] for name in ("self", "hidden_states", "attention_mask", "cache")
+                bound.arguments[name] for name in ("self", "hidden_states", "attention_mask", of_cache)
             )
             return lightning.forward(layer, attend, hidden_states, mask, cache)
 

@@ -22,21 +22,21 @@ from rooflens.trace.fused import define, empty_gradients, once, scattered
 
 CHANGED = {"selective_state_update": "state", "chunk_state_update": "state", "short_convolution_update": "conv_state"}
 """The tensor that an operation changes in place."""
-_DESCRIPTION = "str function, int[] ranks, int[] sizes, int[] strides, ScalarType[] types"
+_DESCRIPTION = "str function, int[] ranks, int[] sizes, int[] strides, str[] types"
 _CODE = "str[] units, int[] first, int[] step, int[] bend, int ahead"
 
 
-def _made(like: Tensor, ranks: list[int], sizes: list[int], strides: list[int], types: list[torch.dtype]) -> Any:
-    """Empty results, densely laid out in the order of the given strides."""
+def _made(like: Tensor, ranks: list[int], sizes: list[int], strides: list[int], types: list[str]) -> Any:
+    """Empty results, densely laid out in the order of the given strides. Types by name: torch 2.11 hands on numbers."""
     results, begin = [], 0
-    for rank, dtype in zip(ranks, types, strict=True):
+    for rank, name in zip(ranks, types, strict=True):
         shape, order = sizes[begin : begin + rank], strides[begin : begin + rank]
         begin += rank
         dims = sorted(range(rank), key=lambda d: (order[d], -d))
         dense, step = [0] * rank, 1
         for dim in dims:
             dense[dim], step = step, step * max(1, shape[dim])
-        results.append(like.new_empty_strided(shape, dense, dtype=dtype))
+        results.append(like.new_empty_strided(shape, dense, dtype=getattr(torch, name)))
     return results
 
 
@@ -80,7 +80,7 @@ class Scan:
             [len(r.shape) for r in made],
             [size for r in made for size in r.shape],
             [stride for r in made for stride in r.strides],
-            [r.dtype for r in made],
+            [str(r.dtype).removeprefix("torch.") for r in made],
         )
         operation = getattr(torch.ops.rooflens, self.operation)
         # What the code has beside its results while it runs.
