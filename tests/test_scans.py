@@ -188,7 +188,7 @@ def test_memory_without_gradients_is_that_of_the_loop() -> None:
 
     # 80 tokens in chunks of 4: 20 sums, each of which meets all others.
     def chunks(given: Mapping[str, Tensor]) -> Tensor:
-        sums = given["x"].unflatten(0, (-1, 4)).sum(1)
+        sums: Tensor = given["x"].reshape(-1, 4).sum(1)
         return (sums[:, None] * sums).sum(1)
 
     assert code_work(chunks, {"x": torch.empty(80)}, {"x": 0}, 4).scratch == 4 * (20 + 20 * 20)
