@@ -1,31 +1,81 @@
 """Compare totals of launches that were counted once with those of the same steps whose launches were all counted:
 
-    PYTHONPATH=src:. python benchmarks/counted_once.py OUT
+    PYTHONPATH=src:. python benchmarks/counted_once.py OUT... [--out benchmarks/results/counted-once-h200.json]
 
-OUT holds NAME.jsonl and NAME-every.jsonl, as `on_gpu_counted_once.sh` writes them.
+Each OUT holds NAME.jsonl and NAME-every.jsonl, and what `on_gpu_counted_once.sh` said of them; a later OUT goes first.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import rooflens as rl
 from rooflens.results import RecordSet
 from rooflens.running.attributing import EQUAL
 
+_SAID = re.compile(r"(?P<name>\S+): (?P<seconds>[\d.]+) s, report (?P<bytes>\d+) bytes;.*?(?P<passes>\d+) passes")
+_STAGE = re.compile(r" *([\d.]+) s to +([\d.]+) s  (.*)")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    out = parser.parse_args().out
-    for path in sorted(out.glob("*-every.jsonl")):
-        name = path.name.removesuffix("-every.jsonl")
-        once = path.with_name(f"{name}.jsonl")
-        if once.exists():
-            print("\n".join(agreement(name, read(once), read(path))))
+    parser.add_argument("folders", nargs="+", type=Path, metavar="OUT")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    asked = parser.parse_args()
+    found = {path.stem: path for folder in asked.folders for path in sorted(folder.glob("*.jsonl"))}
+    cases = {name: case(path) for name, path in found.items() if not name.endswith(EVERY)}
+    for name, path in found.items():
+        once = found.get(name.removesuffix(EVERY))
+        if name.endswith(EVERY) and once is not None:
+            a, b = read(once), read(path)
+            print("\n".join(agreement(name.removesuffix(EVERY), a, b)))
+            cases[name.removesuffix(EVERY)]["over_every"] = margins(a, b)
+    for its in cases.values():
+        print(f"{its['case']}: {its['counted']} of {its['launches']} launches, {its.get('seconds')} s")
+    if asked.out is not None:
+        asked.out.write_text(json.dumps({"cases": list(cases.values())}, indent=1) + "\n")
+
+
+def case(path: Path) -> dict[str, Any]:
+    """What is known of a counted step."""
+    records = rl.read(path)
+    counted = records.where(source="counters")
+    environment, launches = records.environment, kernels(counted)
+    assert environment is not None
+    found: dict[str, Any] = {
+        "case": counted.cases[0].label(),
+        "card": environment.machine.get("card"),
+        "torch": environment.versions.get("torch"),
+        "how": next(note for note in counted.notes if note.startswith("counted by")),
+        "launches": len(launches),
+        "counted": sum(EQUAL not in record.notes for record in launches),
+        "commit": environment.commit,
+    }
+    said = path.with_name("said.txt")
+    for line in said.read_text().splitlines() if said.exists() else ():
+        if (its := _SAID.match(line)) is not None and its["name"] == path.stem:
+            found |= {"seconds": float(its["seconds"]), "report_bytes": int(its["bytes"]), "passes": int(its["passes"])}
+    stages = (_STAGE.match(line) for line in path.with_suffix(".err").read_text().splitlines())
+    found["timeline"] = [
+        [float(its[1]), float(its[2]), its[3].rpartition(": ")[2]] for its in stages if its is not None
+    ]
+    return found
+
+
+def margins(once: RecordSet, every: RecordSet) -> dict[str, dict[str, float]]:
+    """Totals of a step whose distinct launches were counted over those of one whose launches all were, less 1."""
+    found: dict[str, dict[str, float]] = {}
+    for phase in every.phases:
+        a, b = once.total(phase), every.total(phase)
+        values = {"flop": (a.flops, b.flops), **{at: (a.bytes.get(at), b.bytes.get(at)) for at in b.bytes}}
+        found[phase] = {name: round(x / y - 1, 5) for name, (x, y) in values.items() if x and y}
+    return found
 
 
 def read(path: Path) -> RecordSet:
@@ -53,6 +103,8 @@ def agreement(name: str, once: RecordSet, every: RecordSet) -> Iterator[str]:
             yield f"{name} {what} of single kernels: {margin}"
 
 
+EVERY = "-every"
+"""What names of steps whose launches were all counted end with."""
 Pair = tuple[rl.Record, rl.Record]
 """A launch where equal ones were counted once, and where each was."""
 

@@ -22,7 +22,7 @@ count() {
     took=$(python3 -c "import time; print(round(time.time() - $begun, 1))")
     size=$(cat "$keep/$name"/*.ncu-rep 2> /dev/null | wc -c)
     notes=$(tr '\n' ' ' < "$made/$name.txt" | tr -s ' ' | grep -o "$said" | tr '\n' ';')
-    echo "$name: $took s, report $size bytes; $notes"
+    echo "$name: $took s, report $size bytes; $notes" | tee -a "$made/said.txt"
     grep "^ *[0-9.]* s to" "$made/$name.err"
     tar -czf "$out/counted-once.tgz" --exclude keep -C "$made" .
 }

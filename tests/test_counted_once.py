@@ -26,7 +26,7 @@ from rooflens.running import counted_step
 from rooflens.running.attributing import EQUAL, REPLAYED, UNREACHED, spread
 from rooflens.running.counted_step import plan_of
 from rooflens.running.counting import Counter
-from rooflens.running.jobs import Done, Warmed
+from rooflens.running.jobs import Done, Profiled
 from rooflens.running.observations import CountingPlan, every_launch, planned, standing
 from rooflens.runs.run import Run
 from rooflens.sources.counters import short
@@ -278,7 +278,7 @@ awaited(pathlib.Path(job["build"]))
 pathlib.Path(job["warm"]).touch()
 rounds = awaited(pathlib.Path(job["rounds"]))
 step = ["gemm", "relu", "gemm"]
-woken = ["at::cuda::spin_kernel"] if sys.argv[5] == "0" else []  # at which the first process looks while it waits
+woken = ["rooflens_wakes_ncu"] if sys.argv[5] == "0" else []  # at which the first process looks while it waits
 names = [step[n] for its in rounds for n in sorted(its["during"])] if rounds else step
 for name in woken:
     print(f'==PROF== Profiling "{name}" - 0: 0%....50%....100% - 1 pass', flush=True)
@@ -306,8 +306,7 @@ class PlayedWorkers:
 
     def run(self, job: Any, tell: Any) -> Done:
         names = ("gemm", "relu", "gemm")
-        tell(Warmed(held=1, memory=self._room))
-        assert Path(job.free).exists()
+        tell(Profiled(held=1, memory=self._room))
         case = job.run.case(job.device)
         record = Record(case=case, source="profile", scope="model", notes=("busy",))
         failure = Failure(case=case, source="profile", stage="build", kind="error", message="no room")

@@ -50,17 +50,17 @@ def operations(records: RecordSet) -> set[tuple[str, str | None]]:
     return {(r.path, r.phase) for r in records if r.scope == "op" and r.kind != "other"}
 
 
-def test_calls_are_found_while_others_build_and_before_the_run_whose_times_count() -> None:
+def test_calls_are_found_after_the_run_whose_times_count() -> None:
     asked = workload(Request.of({"model": nn.Linear(4, 4), "inputs": (torch.ones(2, 4),)}))
     step = placed(asked.step(asked.runs[0], "cpu"), "cpu")
     order: list[str] = []
     hooks: dict[str, Any] = {
         "warm": lambda: order.append("warm"),
+        "timed": lambda: order.append("timed"),
         "found": lambda launches: order.append("found"),
-        "free": lambda: order.append("free"),
     }
     order.extend(its.scope for its in profiled_step.records(step, asked.runs[0].case(), "cpu", warmup=1, **hooks))
-    assert order[:4] == ["warm", "found", "free", "op"]
+    assert order[:4] == ["warm", "timed", "found", "op"]
 
 
 class Odd(nn.Module):

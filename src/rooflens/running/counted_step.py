@@ -21,9 +21,10 @@ from rooflens.machine import Machine
 from rooflens.progress import Progress
 from rooflens.records import Case, Record, RecordFile
 from rooflens.running.attributing import kernels_of, spread
+from rooflens.running.awaited import LOOKS
 from rooflens.running.counted_parts import CountedPart, counted_launches, notes_on, read_report
-from rooflens.running.isolation import WORKER, Lost, Workers
-from rooflens.running.jobs import Answer, Count, Profile, Warmed
+from rooflens.running.isolation import Lost, Workers
+from rooflens.running.jobs import Answer, Count, Profile, Profiled
 from rooflens.running.observations import CountingPlan, every_launch, planned
 from rooflens.running.outcomes import lost, taken, telling
 from rooflens.running.process import search_path
@@ -36,6 +37,8 @@ from rooflens.sources.counters.reports.lean import write_lean
 from rooflens.sources.profile import TimeShare
 from rooflens.sources.profile.launches import CalledLaunch, Round
 
+COUNTER = "rooflens.running.counted_start"
+"""The program that counts under ncu."""
 TIMED = 0.1
 """Share of a step's progress for the run that is timed; counting takes the rest."""
 UNTIL = (0.7, 0.9, 1.0)
@@ -43,12 +46,11 @@ UNTIL = (0.7, 0.9, 1.0)
 ROOM = 0.9
 """Share of a card's memory that processes may hold together."""
 BUILD_SECONDS = 30.0
-"""In which processes that count build a step, while the one that profiles it waits; twice as long as that one took, if
-that is more."""
-_LOOKS = 0.02
+"""In which processes that count build a step, while the first of them waits; twice as long as the profile took, if that
+is more."""
 _LAST = "sm__ops_path_tensor_"
 """What names of counters begin with that concern a few launches only."""
-BUSY = "times may be too long: processes that count it still built the step while it was profiled"
+BUSY = "bytes may be too many: a process that counts later may still have built the step while another counted"
 NO_GPU = "torch finds no NVIDIA GPU on this machine, and only those have the counters that ncu reads"
 
 
@@ -68,7 +70,7 @@ class ProfiledStep:
         timed: the profile as a record file.
         shares: what the device did, in time.
         launches: its kernels by the calls that launched them; () where these are not known.
-        together: there was room on the card for all processes that count: they have built it.
+        together: there is room on the card for all processes that count: they have built it.
         notes: on the trace, and on the plan.
     """
 
@@ -114,15 +116,12 @@ class WaitingRuns:
         """Let it build the step on the card, and warm it up."""
         _written(self._build(n), "")
 
-    def all_built(self, limit: float) -> bool:
-        """Let all of them do that; false if some did not within `limit` seconds. One that has ended does nothing."""
-        for n in range(len(self.runs)):
-            self.built(n)
-        until = time.monotonic() + limit
+    def all_warm(self, until: float) -> bool:
+        """Wait for all of them to be warm; false if some were not by then. One that has ended does nothing."""
         while any(not self._warm(n).exists() and not run.has_ended for n, run in enumerate(self.runs)):
             if time.monotonic() > until:
                 return False
-            time.sleep(_LOOKS)
+            time.sleep(LOOKS)
         return True
 
     def counting(self, n: int, rounds: Sequence[Round]) -> None:
@@ -151,7 +150,9 @@ def waiting_runs(dtype: str, cache: str) -> Iterator[WaitingRuns]:
         CountersUnavailable: ncu is missing.
         InvalidValue: the chip is not known.
     """
-    tool, capability = ncu.find(), ncu.capability()
+    with ThreadPoolExecutor(1) as beside:
+        looked = beside.submit(ncu.capability)
+        tool, capability = ncu.find(), looked.result()
     if capability is None:
         raise CountersUnavailable(NO_GPU)
     groups = ncu.metric_groups(capability, dtype)
@@ -159,7 +160,7 @@ def waiting_runs(dtype: str, cache: str) -> Iterator[WaitingRuns]:
         waiting = WaitingRuns(tool=tool, dtype=dtype, cache=cache, groups=groups, runs=(), folder=Path(scratch))
         runs = []
         for n, group in enumerate(groups):
-            program = [sys.executable, "-m", WORKER, str(n), str(waiting.job(n)), str(os.getpid())]
+            program = [sys.executable, "-m", COUNTER, str(n), str(waiting.job(n)), str(os.getpid())]
             command = tool.command(group, waiting.report(n), cache=cache, program=program)
             runs.append(stack.enter_context(ncu.started(command, {"PYTHONPATH": search_path()})))
         yield replace(waiting, runs=tuple(runs))
@@ -215,18 +216,17 @@ class StepCounting:
         """Keep the report of a process, if files are kept."""
         self._kept(waiting.report(n), "ncu-rep" if n == 0 else f"{n + 1}.ncu-rep", write_lean)
 
-    def _timed(self, workers: Workers, progress: Progress, warm: Callable[[Warmed], None]) -> RecordFile:
+    def _timed(self, workers: Workers, progress: Progress, profiled: Callable[[Profiled], None]) -> RecordFile:
         """The profile of the step; _NotProfiled where there is none. The worker ends: it holds memory of the card.
 
         Args:
-            warm: called when it is built and warm, before it is profiled.
+            profiled: called when the run whose times count is over.
         """
-        free, told = self.folder / "free", telling(progress, self.case.label())
+        told = telling(progress, self.case.label())
 
         def hear(answer: Answer) -> None:
-            if isinstance(answer, Warmed):
-                warm(answer)
-                _written(free, "")
+            if isinstance(answer, Profiled):
+                profiled(answer)
             told(answer)
 
         out, trace = self.folder / "profile.jsonl", self.folder / "trace.json"
@@ -236,7 +236,6 @@ class StepCounting:
             trace=str(trace),
             out=str(out),
             launches=str(self.folder / "launches.json"),
-            free=str(free),
         )
         ending = workers.run(job, hear)
         workers.dismiss()
@@ -252,20 +251,19 @@ class StepCounting:
     def _profiled(self, workers: Workers, waiting: WaitingRuns, progress: Progress) -> ProfiledStep:
         """The profile of the step, and what of it is to be counted.
 
-        The processes that count build it on the card before that, if there is room for all.
+        Until it is profiled the card is the worker's alone. Then the processes that count build it, if there is room.
         """
-        together, begun = False, time.monotonic()
-        late: tuple[str, ...] = ()
+        together, begun, until = False, time.monotonic(), 0.0
 
-        def warm(step: Warmed) -> None:
-            nonlocal together, late
+        def profiled(step: Profiled) -> None:
+            nonlocal together, until
             together = 0 < step.held * (len(waiting.runs) + 1) < ROOM * step.memory  # with the worker that tells it
-            if together:
-                progress(0.0, f"{self.case.label()}: built under ncu")
-                patience = max(BUILD_SECONDS, 2 * (time.monotonic() - begun))  # the worker took that long for the same
-                late = () if waiting.all_built(min(patience, self.limit / 2)) else (BUSY,)
+            patience = max(BUILD_SECONDS, 2 * (time.monotonic() - begun))  # the worker took that long for the same
+            until = time.monotonic() + min(patience, self.limit / 2)
+            for n in range(len(waiting.runs)) if together else ():
+                waiting.built(n)
 
-        timed = self._timed(workers, progress, warm)
+        timed = self._timed(workers, progress, profiled)
         if not together:
             waiting.built(0)
         found = self.folder / "launches.json"
@@ -273,7 +271,8 @@ class StepCounting:
         events = profile.read_trace(self.folder / "trace.json")
         shares = profile.attribute(events, profile.outside(self.case.mode == "train"))
         plan, note = plan_of(kernels_of(shares), launches, self.every)
-        notes = (*events.notes, *note, *late)
+        late = together and not waiting.all_warm(until)
+        notes = (*events.notes, *note, *((BUSY,) if late else ()))
         progress(TIMED, f"{self.case.label()}: {len(plan.counted)} of {len(plan.stands)} launches are counted")
         return ProfiledStep(
             timed=timed, shares=shares, launches=launches or (), together=together, plan=plan, notes=notes

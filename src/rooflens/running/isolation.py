@@ -35,7 +35,6 @@ START_SECONDS = 300.0
 """For imports: a cold network disk can take minutes over torch."""
 END_SECONDS = 2.0
 """For a process that has ended to be collected, and its pipes to be read."""
-WORKER = "rooflens.running.worker"
 MOST_LINE = 1 << 24
 """Bytes of an answer."""
 AnswerListener = Callable[[Answer], None]

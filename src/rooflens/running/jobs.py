@@ -83,8 +83,6 @@ class Profile(Message, frozen=True, kw_only=True):
 
     Attributes:
         launches: where to write the kernels by the calls that launched them, for :class:`Count`.
-        free: the file whose coming says that nobody else works on the card, once :class:`Warmed` was told; None: nobody
-            does.
     """
 
     run: Run
@@ -92,7 +90,6 @@ class Profile(Message, frozen=True, kw_only=True):
     trace: str
     out: str
     launches: str
-    free: str | None = None
 
 
 class Count(Message, frozen=True, kw_only=True):
@@ -148,8 +145,8 @@ class PartEntered(Message, frozen=True, kw_only=True):
     at: float = msgspec.field(default_factory=time.monotonic)
 
 
-class Warmed(Message, frozen=True, kw_only=True):
-    """The step was run as often as it is before it is profiled: bytes of the card that it holds, and that there are."""
+class Profiled(Message, frozen=True, kw_only=True):
+    """The run whose times count is over, and one follows: bytes of the card that the step holds, and that there are."""
 
     held: int
     memory: int
@@ -213,4 +210,6 @@ class Done(Message, frozen=True, kw_only=True):
     fit: bool
 
 
-Answer = Ready | StageEntered | PartEntered | Warmed | Share | DeviceFound | ModelRead | CallElsewhere | Refused | Done
+Answer = (
+    Ready | StageEntered | PartEntered | Profiled | Share | DeviceFound | ModelRead | CallElsewhere | Refused | Done
+)

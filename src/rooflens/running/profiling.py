@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,17 +13,14 @@ from rooflens.errors import RooflensError
 from rooflens.machine import found_device
 from rooflens.models import Step, Workload, compiled, eager, placed, running, switches, workload_of
 from rooflens.records import write_records
+from rooflens.running.awaited import awaited
 from rooflens.running.isolation import AnswerListener, Serve
-from rooflens.running.jobs import Count, Profile, StageEntered, Start, Warmed, place_of
+from rooflens.running.jobs import Count, Profile, Profiled, StageEntered, Start, place_of
 from rooflens.running.outcomes import contents
 from rooflens.runs.run import is_own_file
 from rooflens.sources import measure
 from rooflens.sources.profile import profiled_step
 from rooflens.sources.profile.launches import CalledLaunch, Round
-
-PATIENCE = 3600.0
-"""Seconds for a step to be profiled, with the longest compilation; then whoever asked is gone."""
-_LOOKS = 0.02
 
 
 def begin(start: Start) -> Serve:
@@ -46,24 +42,22 @@ def begin(start: Start) -> Serve:
 
             def warm() -> None:
                 nonlocal stage
+                stage = "profile"
+                tell(StageEntered(name=stage))
+
+            def timed() -> None:
+                nonlocal stage
                 held = memory = 0
                 if where == "cuda":
                     held, memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
-                tell(Warmed(held=held, memory=memory))
+                tell(Profiled(held=held, memory=memory))
                 stage = "calls"
                 tell(StageEntered(name=stage))
 
             def found(launches: tuple[CalledLaunch, ...]) -> None:
                 Path(job.launches).write_bytes(msgspec.json.encode(launches))
 
-            def free() -> None:
-                nonlocal stage
-                if job.free is not None:
-                    _awaited(Path(job.free))
-                stage = "profile"
-                tell(StageEntered(name=stage))
-
-            records = profiled_step.records(step, case, where, keep=job.trace, warm=warm, found=found, free=free)
+            records = profiled_step.records(step, case, where, keep=job.trace, warm=warm, timed=timed, found=found)
             file = contents(records, start.command)
         except RooflensError as error:
             file = contents([measure.failure(case, error, stage)], start.command)
@@ -73,49 +67,28 @@ def begin(start: Start) -> Serve:
     return do
 
 
-def count(path: Path, caller: int, is_first: bool) -> None:
+def count(path: Path, caller: int, looked: Callable[[], object] = lambda: None) -> None:
     """Run a step between the marks at which ncu starts and stops, once its job is in a file.
 
     Its caller profiles the same step meanwhile, and says when the card is free, and what is to be counted.
 
     Args:
         caller: the number of its process: this one ends with it.
-        is_first: no other process that waits counts before this one: ncu may look at the card at once.
+        looked: waits until ncu has looked at a first kernel: what runs meanwhile would be counted.
     """
-    if is_first:
-        profiled_step.wake()
-    measure.load_libraries("cuda")
-    job = msgspec.json.decode(_awaited(path, caller), type=Count)
+    job = msgspec.json.decode(awaited(path, caller), type=Count)
 
     def rounds() -> list[Round]:
         Path(job.warm).touch()
-        return msgspec.json.decode(_awaited(Path(job.rounds), caller), type=list[Round])
+        return msgspec.json.decode(awaited(Path(job.rounds), caller), type=list[Round])
 
     asked = workload_of(job.run)
-    _awaited(Path(job.build), caller)
+    awaited(Path(job.build), caller)
+    looked()
+    measure.load_libraries("cuda")
     step = _step(asked, "cuda")
     with switches(job.run.dtype), running(step.name):
         profiled_step.counted(step, eager(step, "cuda"), rounds)
-
-
-def _awaited(path: Path, caller: int | None = None) -> bytes:
-    """What stands in a file, once it is there; this process ends if its caller does before that."""
-    until = time.monotonic() + PATIENCE
-    while not path.exists():
-        if time.monotonic() > until or (caller is not None and not _runs(caller)):
-            raise SystemExit(f"{str(path)!r} did not come within {PATIENCE:g} s, or while its caller ran")
-        time.sleep(_LOOKS)
-    return path.read_bytes()
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it runs as somebody else
-        return True
-    return True
 
 
 def _step(asked: Workload, where: str) -> Step:

@@ -1,14 +1,9 @@
-"""What a worker does: it looks models up and does jobs (:mod:`rooflens.running.start`).
-
-``python -m rooflens.running.worker TURN JOB CALLER``, as under ncu, counts the step of a job's file and ends.
-"""
+"""What a worker does: it looks models up and does jobs (:mod:`rooflens.running.start`)."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 
 from rooflens.errors import RooflensError
 from rooflens.machine import found_device
@@ -27,7 +22,6 @@ from rooflens.running.jobs import (
 )
 from rooflens.runs.run import Run, is_own_file
 from rooflens.sources.conditions import Observer
-from rooflens.without_compiler import compiler_on_demand
 
 IMPORTS, MODEL = "imports", "model"
 """Parts of a worker's wall time: torch and what reads models; the library that has the model, and its name."""
@@ -88,10 +82,3 @@ def _begin(start: Start, tell: AnswerListener, looked: Look) -> Serve:
             from rooflens.running import ranks
 
             return ranks.begin(start)
-
-
-if __name__ == "__main__":
-    from rooflens.running import profiling
-
-    compiler_on_demand()
-    profiling.count(Path(sys.argv[2]), int(sys.argv[3]), is_first=sys.argv[1] == "0")

@@ -43,8 +43,8 @@ def records(
     warmup: int = WARMUP,
     keep: str | Path | None = None,
     warm: Callable[[], None] = lambda: None,
+    timed: Callable[[], None] = lambda: None,
     found: Callable[[tuple[CalledLaunch, ...]], None] | None = None,
-    free: Callable[[], None] = lambda: None,
 ) -> Iterator[Record]:
     """Profile one run of a step: the time of each operation, by module and phase.
 
@@ -56,8 +56,8 @@ def records(
         warmup: runs before the profiled one.
         keep: where to leave the Chrome trace of the run.
         warm: called after those runs.
+        timed: called after the run whose times count.
         found: given the kernels of one more run by the calls that launched them; those of compiled code are not known.
-        free: called before the run whose times count.
 
     Raises:
         ModelError: the module raised, or the profiler saw nothing of the device.
@@ -66,11 +66,11 @@ def records(
         run = eager(step, where)
         warm_up(run, where, warmup)
         warm()
+        events = profiled(step, run, where, keep=keep)
+        timed()
         if found is not None and not is_compiled(step.module):
             calls = NumberedCalls()
             found(tuple(called_launches(_profile(step, run, where, None, calls), calls.groups)))
-        free()
-        events = profiled(step, run, where, keep=keep)
     if where != "cpu" and not events.activities:
         raise ModelError(
             f"the profiler saw no kernel of {step.name}: another profiler may hold the device, or this user may not"
@@ -150,15 +150,6 @@ def counted(step: Step, run: Executable, rounds: Callable[[], Sequence[Round]]) 
     for of in rounds() or (None,):
         with marked(step.module, of), phases_as_ranges(run, nvtx_range) as mark:
             run.once(mark)
-
-
-def wake() -> None:
-    """Let ncu look at a kernel of no meaning: the first one takes it a second or more.
-
-    From then on it leaves the card to no other ncu before this process ends.
-    """
-    with marked(None):
-        torch.cuda._sleep(1)
 
 
 @contextmanager
