@@ -34,6 +34,7 @@ _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
 _PATCHED = "smsp__sass"
 _TENSOR = "sm__ops_path_tensor"
 _PIPE, _MOVES = "sm__inst_executed_pipe_tensor.sum", "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
+_BUSY = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.sum"
 ROUNDS = 3
 MOST_SECONDS, TURN_SECONDS = 60.0, 25.0
 TOGETHER = ("plain", "patched counters only, no pre-pass")
@@ -87,6 +88,7 @@ def sets(every: tuple[str, ...]) -> list[Variant]:
     patched = tuple(name for name in every if name.startswith(_PATCHED))
     hgmma, hmma = (f"{_TENSOR}_op_{op}_src_bf16_dst_fp32_sparsity_off.sum" for op in ("hgmma", "hmma"))
     total, time_only = f"{_TENSOR}_src_bf16_dst_fp32.sum", "gpu__time_duration.sum"
+    bare = tuple(name for name in plain if name not in (_MOVES, _PIPE))
     asked = {
         "plain": plain,
         "plain and hgmma": (*plain, hgmma),
@@ -105,7 +107,16 @@ def sets(every: tuple[str, ...]) -> list[Variant]:
         "three tensor totals": (*(f"{_TENSOR}_{name}.sum" for name in ("src_fp16", "src_tf32_dst_fp32")), total),
         "both, no moves": (*(name for name in plain if name != _MOVES), hgmma, hmma),
         "both, no pipe": (*(name for name in plain if name != _PIPE), hgmma, hmma),
-        "both, neither": (*(name for name in plain if name not in (_MOVES, _PIPE)), hgmma, hmma),
+        "both, neither": (*bare, hgmma, hmma),
+        "both, pipe of smsp": (
+            *(name for name in plain if name != _PIPE),
+            hgmma,
+            hmma,
+            _PIPE.replace("sm__", "smsp__"),
+        ),
+        "both, all of smsp": (*bare, hgmma, hmma, *(name.replace("sm__", "smsp__") for name in (_PIPE, _MOVES))),
+        "both, busy": (*(name for name in plain if name != _PIPE), hgmma, hmma, _BUSY),
+        "both, busy of smsp": (*bare, _MOVES, hgmma, hmma, _BUSY.replace("sm__", "smsp__")),
         "plain, no L2 writes": tuple(name for name in plain if "op_write" not in name),
         "hgmma, no cycles": (*(name for name in plain if "cycles" not in name), hgmma),
         "patched and opcodes": (*patched, "sass__inst_executed_per_opcode"),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rooflens.errors import CountersUnavailable, InvalidValue
-from rooflens.running.profiling import _awaited
+from rooflens.running.awaited import awaited
 from rooflens.sources.counters.metrics import chips_of, chips_with
 from rooflens.sources.counters.ncu import CollectedReport, Tool, find, metric_groups, metric_set, started
 
@@ -266,7 +266,7 @@ def test_a_process_that_waits_for_its_caller_ends_with_it(tmp_path: Path) -> Non
     """Where the caller was killed and could end nothing."""
     with subprocess.Popen(["sleep", "60"]) as caller:
         (tmp_path / "job").write_text("{}")
-        assert _awaited(tmp_path / "job", caller.pid) == b"{}"
+        assert awaited(tmp_path / "job", caller.pid) == b"{}"
         caller.kill()
     with pytest.raises(SystemExit, match="while its caller ran"):
-        _awaited(tmp_path / "never", caller.pid)
+        awaited(tmp_path / "never", caller.pid)
