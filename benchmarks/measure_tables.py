@@ -142,6 +142,25 @@ def executed_ratios() -> Iterator[str]:
             )
 
 
+def counted_once() -> Iterator[str]:
+    """Wall time of counting a step, and how totals differ from those of the step whose launches were all counted."""
+    cases = _load("counted-once-h200.json")["cases"]
+    yield f"{cases[0]['card']}, torch {cases[0]['torch']}; {cases[0]['how'].split(',')[0]}."
+    yield ""
+    yield "| step | launches | counted | passes | reports | wall time |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for its in cases:
+        yield (
+            f"| {its['case'].split(' on ')[0].replace('.json', '')} | {its['launches']:,} | {its['counted']}"
+            f" | {its['passes']} | {its['report_bytes'] / 1e6:.1f} MB | {its['seconds']:.1f} s |"
+        )
+    for its in cases:
+        for phase, over in its.get("over_every", {}).items():
+            differs = ", ".join(f"{name} {100 * value:+.2f} %" for name, value in over.items())
+            yield ""
+            yield f"{its['case'].split(' on ')[0]}, {phase}, distinct launches over all: {differs}."
+
+
 def wall() -> Iterator[str]:
     """The parts of each call's wall time, and what a study takes for a further model."""
     data = _load("measure-wall-h100.json")
@@ -178,6 +197,7 @@ BLOCKS: dict[str, Callable[[], Iterator[str]]] = {
     "coverage": coverage,
     "products": products,
     "executed": executed_ratios,
+    "counted": counted_once,
     "wall": wall,
     "decoders": lambda: measured_decoders.table_of_models(RESULTS / "decoders-h100.ndjson"),
     "decoders-h200": lambda: measured_decoders.table_of_models(RESULTS / "decoders-h200.ndjson"),
