@@ -1,7 +1,7 @@
 """The program of a process under ncu: ``python -m rooflens.running.counted_start TURN JOB CALLER``.
 
-It counts the step of a job's file and ends. As in :mod:`rooflens.running.start`, what needs no torch happens beside its
-import: other imports, and ncu's look at a first kernel.
+It counts the step of a job's file and ends. What needs no torch is imported beside it, as in
+:mod:`rooflens.running.start`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
-from rooflens.running.awaited import awaited
 from rooflens.without_compiler import compiler_on_demand
 
 _BESIDE = ("rooflens.running.jobs", "rooflens.running.isolation", "rooflens.results", "rooflens.machine")
@@ -28,32 +27,17 @@ def main(turn: str, job: str, caller: str) -> None:
     """
     gc.disable()  # until all is imported, which stays
     compiler_on_demand()
-    beside = ThreadPoolExecutor(2)
-    others = beside.submit(_imported)
-    looks = [beside.submit(_woken, Path(job), int(caller))] if turn == "0" else []
-    import torch  # noqa: F401
-
-    others.result()
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(_imported)
+        import torch  # noqa: F401
     from rooflens.running import profiling
 
     gc.freeze()
     gc.enable()
-    profiling.count(Path(job), int(caller), lambda: wait(looks))
+    profiling.count(Path(job), int(caller), is_first=turn == "0")
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # ncu has every count, and to take torch and the card down takes longer than a hundred launches
-
-
-def _woken(job: Path, caller: int) -> None:
-    """Let ncu look at a kernel as soon as the card is free."""
-    import msgspec
-
-    from rooflens.running.jobs import Count
-    from rooflens.sources.counters.ncu.card import wake
-
-    build = msgspec.json.decode(awaited(job, caller), type=Count).build
-    awaited(Path(build), caller)
-    wake()
+    os._exit(0)  # ncu has every count; taking torch down takes another 0.7 s
 
 
 def _imported() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -67,14 +66,14 @@ def begin(start: Start) -> Serve:
     return do
 
 
-def count(path: Path, caller: int, looked: Callable[[], object] = lambda: None) -> None:
+def count(path: Path, caller: int, is_first: bool) -> None:
     """Run a step between the marks at which ncu starts and stops, once its job is in a file.
 
     Its caller profiles the same step meanwhile, and says when the card is free, and what is to be counted.
 
     Args:
         caller: the number of its process: this one ends with it.
-        looked: waits until ncu has looked at a first kernel: what runs meanwhile would be counted.
+        is_first: it counts before the others: ncu may take the card as soon as it is free.
     """
     job = msgspec.json.decode(awaited(path, caller), type=Count)
 
@@ -84,7 +83,8 @@ def count(path: Path, caller: int, looked: Callable[[], object] = lambda: None) 
 
     asked = workload_of(job.run)
     awaited(Path(job.build), caller)
-    looked()
+    if is_first:
+        profiled_step.wake()
     measure.load_libraries("cuda")
     step = _step(asked, "cuda")
     with switches(job.run.dtype), running(step.name):

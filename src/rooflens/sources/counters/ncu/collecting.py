@@ -18,7 +18,6 @@ from pathlib import Path
 from rooflens import units
 from rooflens.errors import CountersUnavailable
 from rooflens.progress import Progress
-from rooflens.sources.counters.ncu.card import WAKING
 
 GRACE_SECONDS = 60.0
 """For ncu to write what it has when it is told to stop; after that it is killed."""
@@ -32,6 +31,8 @@ _INTERRUPTIBLE = (
 )  # fmt: skip
 """Runs a command that SIGINT ends. A shell lets what it starts in the background ignore that, and all that this starts;
 ncu could not be told to stop and write what it has."""
+WAKING = "spin_kernel"
+"""The kernel of no meaning at which ncu looks first: torch.cuda._sleep."""
 _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
 _TROUBLE = re.compile(r"==(ERROR|WARNING)==\s*(.*)")
 _NOTHING = "No kernels were profiled"
