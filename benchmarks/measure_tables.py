@@ -1,4 +1,4 @@
-"""Write the tables of docs/evidence.md: `python benchmarks/measure_tables.py`.
+"""Write the tables of docs/evidence.md and docs/measure.md: `python benchmarks/measure_tables.py`.
 
 A test fails if a table is stale.
 """
@@ -17,7 +17,7 @@ import rooflens as rl
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "evidence.md"
+PAGES = (ROOT / "docs" / "evidence.md", ROOT / "docs" / "measure.md")
 SHOWN_SECONDS = 200e-6
 """Families that take less are in the file and not in the table."""
 _BLOCK = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -161,27 +161,35 @@ def counted_once() -> Iterator[str]:
             yield f"{its['case'].split(' on ')[0]}, {phase}, distinct launches over all: {differs}."
 
 
+PARTS = {
+    ("start",): "Python starts, the command line is read",
+    ("worker", "imports", "device"): "torch is imported, the card woken",
+    ("model",): "its library is imported",
+    ("estimate", "libraries"): "waiting for them",
+    ("build", "move"): "model and inputs are made",
+    ("first call",): "caches, compilers, kernels",
+    ("warm-up", "sampling"): "above",
+    ("records", "end", "print"): "files, ends of workers, tables",
+}
+"""What happens in the parts of a call's wall time."""
+
+
 def wall() -> Iterator[str]:
-    """The parts of each call's wall time, and what a study takes for a further model."""
-    data = _load("measure-wall-h100.json")
-    calls = data["calls"]
-    walls = " and ".join(f"{call['wall']:.1f}" for call in calls)
+    """The parts of a call's wall time, and what a study takes for a further model."""
+    data = _load("measure-wall-h200.json")
+    *before, last = data["calls"]
+    walls = " and ".join(filter(None, (", ".join(f"{one['wall']:.1f}" for one in before), f"{last['wall']:.1f}")))
+    files = "compiled" if data["compiled"] else "not compiled"
     yield (
-        f"{data['card']}, torch {data['torch']}: `rooflens measure {data['model']} -b {data['batches']} --budget"
-        f" {data['budget']}` took {walls} s, one call after the other (28 s before it started its workers first); a"
-        f" further model of a study {data['further model']:.1f} s."
-    )
-    later = _load("measure-wall-h200.json")
-    parts, walls = later["calls"][-1]["parts"], " and ".join(f"{call['wall']:.1f}" for call in later["calls"])
-    yield (
-        f"Later on an {later['card']}: {walls} s (of the second, imports {parts['imports']:.1f}, model"
-        f" {parts['model']:.1f}, estimate {parts['estimate']:.1f} s); a further model {later['further model']:.1f} s."
+        f"{data['card']}, torch {data['torch']}, {data['cores']} cores, Python files {files}: `rooflens measure"
+        f" {data['model']} -b {data['batches']} --budget {data['budget']}` took {walls} s, the last as below; a further"
+        f" model of a study {data['further model']:.1f} s."
     )
     yield ""
-    yield f"| part |{''.join(f' call {n} |' for n in range(1, len(calls) + 1))}"
-    yield f"|---|{'---:|' * len(calls)}"
-    for part in calls[0]["parts"]:
-        yield f"| {part} |{''.join(' {:.2f} s |'.format(call['parts'][part]) for call in calls)}"
+    yield "| part | seconds | what happens |"
+    yield "|---|---:|---|"
+    for parts, what in PARTS.items():
+        yield f"| {', '.join(parts)} | {sum(last['parts'][part] for part in parts):.2f} | {what} |"
 
 
 def _load(name: str) -> dict[str, Any]:
@@ -209,7 +217,8 @@ BLOCKS: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def main() -> None:
-    PAGE.write_text(refreshed(PAGE.read_text()))
+    for page in PAGES:
+        page.write_text(refreshed(page.read_text()))
 
 
 if __name__ == "__main__":

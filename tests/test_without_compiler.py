@@ -19,6 +19,13 @@ MARKS = """
 def disable(fn, recursive=True, **how):
     fn.left_out = how
     return fn
+def allow_in_graph(fn):
+    fn.called_as_it_is = True
+    return fn
+def assume_constant_result(fn):
+    if isinstance(fn, list): return [assume_constant_result(one) for one in fn]
+    fn.kept = True
+    return fn
 optimize = "fast"
 """
 UTILS = """
@@ -105,6 +112,25 @@ def test_functions_that_it_leaves_out_run_as_they_are_until_it_is_there() -> Non
     assert marked(4) == 8
     assert double.left_out == {"reason": "no"}  # type: ignore[attr-defined]
     assert compiler.disable.__module__ == "toy_compiler.marks"
+
+
+def test_marks_of_functions_are_handed_on_when_it_is_there() -> None:
+    compiler: Any = import_module("toy_compiler")
+
+    @compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    @compiler.allow_in_graph  # type: ignore[untyped-decorator]
+    def one() -> int:
+        return 1
+
+    def two() -> int:
+        return 2
+
+    assert (one(), ran(), vars(one)) == (1, False, {})
+    assert compiler.assume_constant_result([two]) == [two]  # no function: the compiler itself sees to it
+    assert ran()
+    assert vars(one) == {"called_as_it_is": True, "kept": True}
+    assert vars(two) == {"kept": True}
+    assert compiler.allow_in_graph.__module__ == "toy_compiler.marks"
 
 
 def test_who_reads_a_setting_of_the_backend_loads_neither() -> None:

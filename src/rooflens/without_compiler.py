@@ -1,7 +1,7 @@
 """torch's compiler is imported when somebody uses it: that takes as long as torch itself, and few steps need it.
 
-Much only names it: torch marks functions that compiled code leaves out, torchvision imports one function that it may
-call later, and torch's profiler reads one setting of the compiler's backend. In programs of rooflens's own,
+Much only names it: torch and transformers mark functions for compiled code, torchvision imports one function that it
+may call later, and torch's profiler reads one setting of the compiler's backend. In programs of rooflens's own,
 :func:`compiler_on_demand` lets both packages stand there as shells. The first use of anything else in one runs its
 code, in the same module object.
 """
@@ -15,7 +15,7 @@ from functools import wraps
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 COMPILER, BACKEND = "torch._dynamo", "torch._inductor"
@@ -28,6 +28,8 @@ ALONE = (
 )
 """Modules that need nothing else of their package: fake tensors and the profiler read settings, transformers' masks use
 another."""
+_MARKS = "_rooflens_marks"
+"""Where a shell keeps what the compiler is to be told of, once it is there."""
 _loading = threading.RLock()
 
 
@@ -67,6 +69,20 @@ class _CompilerShell(_Shell):
 
         return run
 
+    def assume_constant_result(self, fn: Any) -> Any:
+        """Mark a function whose result compiled code keeps, once there is a compiler. transformers has some."""
+        return self._marked_later("assume_constant_result", fn)
+
+    def allow_in_graph(self, fn: Any) -> Any:
+        """Mark a function that compiled code calls as it is, once there is a compiler."""
+        return self._marked_later("allow_in_graph", fn)
+
+    def _marked_later(self, how: str, fn: Any) -> Any:
+        if not isinstance(fn, FunctionType):  # a list, or a class
+            return getattr(_loaded(self), how)(fn)
+        vars(self).setdefault(_MARKS, []).append((how, fn))
+        return fn
+
     def graph_break(self, *_: Any, **__: Any) -> None:
         """End a graph that is being compiled: there is none. Optimizers ask for that in each step."""
 
@@ -91,6 +107,8 @@ def _loaded(shell: ModuleType) -> Any:
             finally:
                 del vars(shell)["_runs"]
             shell.__class__ = ModuleType  # as importlib's own lazy loader does
+            for how, fn in vars(shell).pop(_MARKS, ()):
+                getattr(shell, how)(fn)
     if _is_shell(shell):  # within its own code
         raise AttributeError(f"module {shell.__name__!r} is being imported")
     return shell
