@@ -100,6 +100,10 @@ def test_the_sum_is_that_of_all_steps_traced_one_by_one(
     (case,) = promised_json(found)
     assert case["answers"]["time_per_output_token"] == pytest.approx(summed(*steps)[2] / count)
     assert case["answers"]["time_of_last_token"] == pytest.approx(summed(steps[-1])[2])
+    totals = (found.total("decode"), *(step.total() for step in steps))
+    expected, *each = (total.prediction for total in totals)
+    assert expected is not None
+    assert expected.device == pytest.approx(sum(one.device for one in each if one is not None), rel=0.01)
     assert found.kv_cache == steps[-1].kv_cache
 
 
@@ -172,6 +176,13 @@ def test_answers_in_tokens_energy_and_money(tmp_path: Path) -> None:
     assert whole == pytest.approx(reading + writing)
     last = case["answers"].pop("time_of_last_token")
     assert writing / 4 < last < writing / 2
+    expected = case["predicted_answers"]
+    decode, step = case["phases"]["decode"], case["step"]
+    per_token = [decode[f"predicted_{end}"] / 4 for end in ("seconds", "low", "high")]
+    assert list(expected["time_per_output_token"].values()) == pytest.approx(per_token)
+    assert expected["tokens_per_second"]["low"] == pytest.approx(BATCH * 5 / step["predicted_high"])
+    assert expected["cost_per_answer"]["high"] == pytest.approx(1e-3 * step["predicted_high"] / BATCH)
+    assert "expected per token" in rl.table(found)
     assert case["answers"] == {
         "from": "bound",
         "time_to_first_token": reading,
@@ -362,10 +373,9 @@ def test_measured_answers_join_their_estimate(tmp_path: Path) -> None:
     assert case["answers"]["time_per_output_token"] == pytest.approx(seconds["decode"] / 2)
     text = rl.table(found)
     assert "last token" in text
-    (last,) = [line for line in text.splitlines() if line.startswith("last token")]
+    _, last = [line for line in text.splitlines() if line.startswith("last token ")]
     assert last.count(">=") == 1  # nobody timed that step alone: it is its bound
-    (first,) = [line for line in text.splitlines() if line.startswith("first token")]
-    assert ">=" not in first
+    assert ">=" not in "".join(line for line in text.splitlines() if line.startswith("first token "))
 
 
 def test_counted_of_a_whole_answer_are_its_prefill_and_its_middle_step() -> None:

@@ -23,6 +23,7 @@ class AskedNumber(Doubtful):
         name, title, unit: of the quantity; `better`: whether more of it is better, or less.
         bound: by the bound: the least time, the highest rate, the lowest cost; of an energy neither.
         measured: from the measured time; `interval`: at 95 %.
+        predicted: from the expected time; `band`: 10th to 90th percentile.
         over_bound: measured over bound.
         over_first: over the same answer of the first case that has it, measured ones where both are, else bounds.
     """
@@ -35,6 +36,8 @@ class AskedNumber(Doubtful):
     bound: float | None
     measured: float | None
     interval: Interval | None = None
+    predicted: float | None = None
+    band: Interval | None = None
     over_bound: float | None = None
     over_first: float | None = None
 
@@ -62,7 +65,7 @@ def _rows(quantity: Quantity, evidence: list[Evidence]) -> Iterator[AskedNumber]
     for item in evidence:
         if quantity not in _asked(item):
             continue
-        bound, observed = (quantity.read(item, time=time) for time in ("bound", "measured"))
+        bound, observed, expected = (quantity.read(item, time=time) for time in ("bound", "measured", "predicted"))
         values = (bound.value, observed.value)
         if values == (None, None):
             continue
@@ -77,6 +80,8 @@ def _rows(quantity: Quantity, evidence: list[Evidence]) -> Iterator[AskedNumber]
             bound=bound.value,
             measured=observed.value,
             interval=observed.interval,
+            predicted=expected.value if quantity.timed else None,
+            band=expected.interval,
             over_bound=ratio(observed.value, bound.value),
             over_first=ratio(observed.value, first[1]) if both else ratio(bound.value, first[0]),
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from rooflens.records import Case, Phase
 from rooflens.report.columns import CASE, ROOM
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
-from rooflens.results import Evidence, Measured, Quantity, RecordSet, Room, Total, join
+from rooflens.results import Evidence, Measured, Quantity, Reading, RecordSet, Room, Total, join
 from rooflens.results.answers import (
     ANSWERS,
     COSTS,
@@ -26,6 +26,7 @@ from rooflens.results.answers import (
 from rooflens.results.factors import step_time
 from rooflens.results.quantities import KV_CACHE, MEMORY
 from rooflens.runs.options import ANSWERING, OPTIONS
+from rooflens.units import show, show_range
 
 
 class AnsweredRow(Protocol):
@@ -58,6 +59,28 @@ def answer_column(quantity: Quantity, show: Literal["always", "room", "files"] =
         return Entry(value, "" if value is None else sign)
 
     return Column(quantity.name, quantity.header, quantity.unit, read, group="time", show=show)
+
+
+def expected_columns(quantity: Quantity) -> Iterator[Column]:
+    """Yield the columns of what is expected of an answer, with its band, which people see behind it."""
+
+    def read(row: AnsweredRow) -> Entry:
+        known = quantity.read(row.evidence, time="predicted")
+        return Entry(known.value, label=None if known.value is None else _with_band(known, quantity.unit))
+
+    def end(number: int) -> Callable[[AnsweredRow], Entry]:
+        return lambda row: Entry((quantity.read(row.evidence, time="predicted").interval or (None, None))[number])
+
+    name, header = f"predicted_{quantity.name}", f"expected {quantity.header}"
+    yield Column(name, header, quantity.unit, read, group="time")
+    yield Column(f"{name}_low", f"{header}, 10 %", quantity.unit, end(0), group="time", show="files")
+    yield Column(f"{name}_high", f"{header}, 90 %", quantity.unit, end(1), group="time", show="files")
+
+
+def _with_band(known: Reading, unit: str) -> str:
+    assert known.value is not None
+    number = show(known.value, unit, 3)
+    return number if known.interval is None else f"{number} ({show_range(*known.interval, unit)})"
 
 
 def notes_on_tokens(rows: Sequence[AnsweredRow]) -> Iterator[str]:
@@ -114,6 +137,8 @@ def _of_case(column: Column) -> Iterator[Column]:
     yield Column("options", "options", read=_others, align="left", title="{}", words=True)
 
 
+EXPECTED = (TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, TIME_PER_ANSWER, TOKEN_RATE, *COSTS)
+"""Answers of which the expected number is told beside the one that the bound allows."""
 _COLUMNS = (
     *(one for column in CASE for one in _of_case(column)),
     answer_column(TIME_TO_FIRST_TOKEN),
@@ -125,6 +150,7 @@ _COLUMNS = (
     answer_column(PROMPT_RATE, "room"),
     answer_column(ENERGY_PER_TOKEN),
     *map(answer_column, COSTS),
+    *(column for quantity in EXPECTED for column in expected_columns(quantity)),
     Column("peak", MEMORY.header, MEMORY.unit, lambda row: MEMORY.read(row.evidence).value, group="fit"),
     Column("kv_cache", KV_CACHE.header, KV_CACHE.unit, lambda row: KV_CACHE.read(row.evidence).value, group="fit"),
     *ROOM,
@@ -132,6 +158,7 @@ _COLUMNS = (
 _WORDS = (
     f"{TIME_PER_OUTPUT_TOKEN.header}: the mean of all after the first; {TIME_OF_LAST_TOKEN.header}: the longest",
     "tokens /s: of the output, over the time of the whole answer",
+    "expected: with the 10th and the 90th percentile in brackets (docs/prediction.md)",
     f"{MEMORY.header}: the most that any step needs; {KV_CACHE.header}: at the end",
 )
 

@@ -66,6 +66,7 @@ def _case(item: Evidence, why: Failure | None) -> dict[str, Any]:
         "phases": {phase: _phase(item, phase) for phase in EVERY_PHASE if phase in phases},
         "step": _phase(item, None),
         "answers": _answers(item),
+        "predicted_answers": _predicted_answers(item),
         "memory": _memory(None if item.work is None else item.work.memory),
         "kv_cache": None if item.work is None else _kv_cache(item.work.kv_cache),
         "fits": None if item.room is None else item.room.fits,
@@ -118,6 +119,18 @@ def _answers(item: Evidence) -> dict[str, Any] | None:
     if origin is None:
         return None
     return {"from": origin, **{quantity.name: quantity.read(item).value for quantity in asked}}
+
+
+def _predicted_answers(item: Evidence) -> dict[str, dict[str, float | None]] | None:
+    """What is expected of them, with the ends of its band; None where no time is expected."""
+    asked = ANSWERS.get(item.case.mode) or (THROUGHPUT, *SAMPLED[item.case.mode])
+    known = {quantity.name: quantity.read(item, time="predicted") for quantity in asked if quantity.timed}
+    found: dict[str, dict[str, float | None]] = {}
+    for name, reading in known.items():
+        if reading.value is not None:
+            low, high = reading.interval or (None, None)
+            found[name] = {"value": reading.value, "low": low, "high": high}
+    return found or None
 
 
 def _memory(memory: Memory | None) -> dict[str, int | None]:

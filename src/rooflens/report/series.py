@@ -117,7 +117,7 @@ def phases_table(rows: Sequence[PhaseRatio]) -> Table:
     return build("Forward to backward", _PHASES, rows, notes=notes)
 
 
-def _in_its_unit(key: str, sign: bool = False) -> Column:
+def _in_its_unit(key: str, sign: bool = False, header: str = "") -> Column:
     """Return the column of a number that has another unit from row to row; a bound is the least, or the most."""
 
     def read(row: AskedNumber) -> Entry:
@@ -126,13 +126,16 @@ def _in_its_unit(key: str, sign: bool = False) -> Column:
         text = None if value is None else show(value, row.unit) if row.unit else f"{value:.4g}"
         return Entry(value, (">=" if row.better == "less" else "<=") if bounds else "", label=text)
 
-    return Column(key, key, "", read, group="number")
+    return Column(key, header or key, "", read, group="number")
 
 
 _ASKED = (
     Column("answer", "answer", read=lambda row: Entry(row.title, label=QUANTITIES[row.name].header), align="left"),
     *CASE,
     _in_its_unit("bound", sign=True),
+    _in_its_unit("predicted", header="expected"),
+    Column("predicted_low", "10 %", read="band.0", group="number", show="files"),
+    Column("predicted_high", "90 %", read="band.1", group="number", show="files"),
     _in_its_unit("measured"),
     Column("low", "low", read="interval.0", group="number", show="files"),
     Column("high", "high", read="interval.1", group="number", show="files"),

@@ -159,12 +159,18 @@ class FactorRatio:
 
     def measured(self, evidence: Evidence, phase: Phase | None = None) -> Measured | None:
         """Return the measured time that it is made of."""
-        for names in self.factors.get(evidence.case.mode, ()):
-            for name in names:
-                phases = FACTORS[name].phases
-                if phases is not None:
-                    return evidence.measured(phases.get(evidence.case.mode, phase))
-        return None
+        timed = self._timed(evidence)
+        return None if timed is None else evidence.measured(timed.get(evidence.case.mode, phase))
+
+    def total(self, evidence: Evidence, phase: Phase | None = None) -> Total | None:
+        """Return the total whose time it is made of."""
+        timed = self._timed(evidence)
+        return None if timed is None else evidence.total(timed.get(evidence.case.mode, phase))
+
+    def _timed(self, evidence: Evidence) -> Mapping[str, Phase] | None:
+        """The phases, by mode, of the time that it is made of."""
+        names = (name for side in self.factors.get(evidence.case.mode, ()) for name in side)
+        return next((phases for name in names if (phases := FACTORS[name].phases) is not None), None)
 
     def formula(self, evidence: Evidence) -> str:
         """Return how its value comes about: words, and numbers behind them."""

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from rooflens.records import Phase
-from rooflens.results.evidence import Evidence, Measured
+from rooflens.results.evidence import Evidence
 from rooflens.results.factors import FactorRatio, Read, Time
 from rooflens.results.totals import Total
 
@@ -19,7 +19,7 @@ class Reading:
     Attributes:
         value: in the base unit of its quantity; None is unknown.
         at_least: it is a lower bound, since the FLOP of some operation are unknown.
-        interval: 95 % interval, None where there is none: an estimate has no samples.
+        interval: 95 % interval of a measured number, 10th to 90th percentile of an expected one; None without one.
     """
 
     value: float | None
@@ -73,23 +73,35 @@ class Quantity:
         if self.number is None:
             return self.of(total)
         value = self.number(evidence, phase, time)
-        measured = self._measured(evidence, phase) if self.timed and time in (None, "measured") else None
+        interval = None
+        if value is not None and self.timed and time != "bound":
+            interval = (
+                self._band(value, evidence, phase) if time == "predicted" else self._samples(value, evidence, phase)
+            )
         return Reading(
-            value=value,
-            at_least=self.grows and total is not None and bool(total.missing),
-            interval=None if value is None or measured is None else self._interval(value, measured),
+            value=value, at_least=self.grows and total is not None and bool(total.missing), interval=interval
         )
 
-    def _measured(self, evidence: Evidence, phase: Phase | None) -> Measured | None:
-        """The time that it is uncertain with."""
+    def _samples(self, value: float, evidence: Evidence, phase: Phase | None) -> tuple[float, float] | None:
+        """The interval of the measured time that it is made of."""
         number = self.number
-        return number.measured(evidence, phase) if isinstance(number, FactorRatio) else evidence.measured(phase)
-
-    def _interval(self, value: float, measured: Measured) -> tuple[float, float] | None:
-        """The interval of the time, of what is multiplied with it, or of what is divided by it."""
+        measured = number.measured(evidence, phase) if isinstance(number, FactorRatio) else evidence.measured(phase)
+        if measured is None:
+            return None
         low, high = measured.interval
-        if low is None or high is None or value == measured.seconds:
-            return None if low is None or high is None else (low, high)
+        return None if low is None or high is None else self._with(value, measured.seconds, low, high)
+
+    def _band(self, value: float, evidence: Evidence, phase: Phase | None) -> tuple[float, float] | None:
+        """The band of the expected time that it is made of."""
+        number = self.number
+        total = number.total(evidence, phase) if isinstance(number, FactorRatio) else evidence.total(phase)
+        expected = None if total is None else total.prediction
+        return None if expected is None else self._with(value, expected.seconds, expected.low, expected.high)
+
+    def _with(self, value: float, seconds: float, low: float, high: float) -> tuple[float, float] | None:
+        """What it is with other times: it may be the time, be multiplied with it, or be divided by it."""
+        if value == seconds:
+            return (low, high)
         if self.better == "less":  # an energy grows with the time
-            return (value * low / measured.seconds, value * high / measured.seconds)
-        return (value * measured.seconds / high, value * measured.seconds / low) if low and high else None
+            return (value * low / seconds, value * high / seconds)
+        return (value * seconds / high, value * seconds / low) if low and high else None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
 
+from rooflens.predict import card_of, predicted
 from rooflens.records import Device, Record, Trace, Work
 from rooflens.roofline import Bounds
 from rooflens.running.tracing import TracedRun, Tracer
@@ -26,6 +27,8 @@ MOST = 48
 _NEAR = 2.0
 """Bytes or FLOP by which whole numbers may be off a line."""
 _SLACK = 1e-9
+_EXPECTED = 0.01
+"""By which the expected time of a step may be off a line, as a share of it."""
 
 
 def counted_run(
@@ -76,8 +79,8 @@ def _notes(steps: Sequence[AnswerStep], off: float | None) -> Iterator[str]:
     elif any(step.times > 1 for step in steps):
         yield (
             "decode: each token after the first is a step with a longer cache; some steps stand for others where every"
-            " operation grows along a straight line, so that work and bounds are the sums of all steps; the expected"
-            " time is only near theirs"
+            " operation grows along a straight line, so that work and bounds are the sums of all steps, and the"
+            f" expected time within {100 * _EXPECTED:g} % of theirs"
         )
 
 
@@ -171,7 +174,8 @@ class _Growth:
         steps = [self._records(number, n) for n in tokens]
         if len({len(records) for records in steps}) > 1:
             return False
-        return all(self._in_a_line(device, tokens, pieces) for pieces in zip(*steps, strict=True))
+        lines = (self._in_a_line(device, tokens, pieces) for pieces in zip(*steps, strict=True))
+        return all(lines) and (device is None or _expected_in_a_line(device, tokens, steps))
 
     def _records(self, number: int, tokens: int) -> Sequence[Record]:
         """The operations of a step, in their order."""
@@ -196,6 +200,18 @@ class _Growth:
             if device is not None and len({self._bounds.of(work, device).bound_by for work in known}) > 1:
                 return False
         return True
+
+
+def _expected_in_a_line(device: Device, places: Sequence[int], steps: Sequence[Sequence[Record]]) -> bool:
+    """True if the expected times of steps on the device lie near a line, or are not known."""
+    card = card_of(device)
+    known = [] if card is None else [predicted(step, card) for step in steps]
+    seconds = [one.seconds for one in known if one is not None]
+    if len(seconds) < len(places):
+        return True
+    rise = (seconds[-1] - seconds[0]) / max(1, places[-1] - places[0])
+    line = (seconds[0] + rise * (place - places[0]) for place in places)
+    return all(abs(its / on_line - 1) <= _EXPECTED for its, on_line in zip(seconds, line, strict=True) if on_line)
 
 
 def _identity(record: Record) -> tuple[object, ...]:
