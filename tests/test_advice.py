@@ -17,6 +17,7 @@ from rooflens.compare.advice import Advice, AdvisedStep, alternatives, candidate
 from rooflens.compare.changes import Change, Part, changes_of
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Device, Record, Timing, Work
+from rooflens.records.kv_cache import CachePart, KvCache
 from rooflens.results import Evidence, RecordSet, join
 from rooflens.runs.options import Options
 from rooflens.runs.run import Request
@@ -64,8 +65,24 @@ def test_changes_of_training_and_of_decoding() -> None:
     decoding = Request(model="net", batch=8, dtype="bf16", mode="decode")
     changes = changes_of(decoding, step_of("matmul", precision="bf16", mode="decode"), CARD)
     assert [change.name for change in changes][-3:] == ["CUDA graph", "int8 weights", "int4 weights"]
+    eight_bits = replace(CARD, ceilings=(*CARD.ceilings, replace(CARD.ceilings[0], resource="matmul.fp8")))
+    assert "fp8 weights" in names(decoding, step_of("matmul", precision="bf16", mode="decode"), eight_bits)
     (graph,) = (change for change in changes if change.name == "CUDA graph")
     assert graph.of(decoding).options == Options(cuda_graph=True, kv_cache="static")  # a growing cache has no graph
+
+
+def test_a_decoding_step_with_a_cache_may_keep_it_in_fewer_bits() -> None:
+    item = step_of("matmul", precision="bf16", mode="decode")
+    assert item.work is not None
+    part = CachePart(name="keys", shape=(8, 2, 64, 16), dtype="bf16", tensors=4, held=32768, used=32768, per_token=512)
+    held = [
+        *item.work,
+        replace(item.work.records[0], scope="model", work=None, kv_cache=KvCache(batch=8, tokens=64, parts=(part,))),
+    ]
+    (cached,) = join(RecordSet(held, devices={"round": CARD}))
+    decoding = Request(model="net", batch=8, dtype="bf16", mode="decode")
+    assert names(decoding, cached)[-2:] == ["fp8 cache", "int8 cache"]
+    assert "fp8 cache" not in names(replace(decoding, options=Options(kv_dtype="int4")), cached)
 
 
 def test_a_card_without_bf16_gets_fp16_and_a_graph_keeps_its_types() -> None:

@@ -134,6 +134,11 @@ def test_a_thin_product_is_as_long_as_reading_its_weights() -> None:
     assert seconds(thin, of, weights=2 * 8192**2) == pytest.approx(3e-6 + reading, rel=0.1)
 
 
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"])
+def test_a_product_of_any_precision_has_a_time(precision: str) -> None:
+    assert tiled(card(), precision, 128, 128, 4096) > 0
+
+
 def test_a_card_that_cannot_hold_its_clock_computes_at_its_watts_over_joules() -> None:
     held_back = card_of(
         device(power=70), constants_of(device()).measured({"product.joules_fp32": 14e-12}, "round", "by hand")

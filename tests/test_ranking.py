@@ -106,7 +106,7 @@ def test_what_has_no_expected_time_is_last_by_its_bound_and_marked() -> None:
     assert [(row.step.device, row.time) for row in found.rows] == [("slow", "predicted"), ("pair", "bound")]
     shown = rl.table(found, width=100)
     assert "<= " in shown
-    assert "no time can be expected of pair: last, by what the bound allows" in shown
+    assert "no time can be expected of pair, since it is known of single GPUs only: last, by what the" in shown
 
 
 def test_a_step_that_waits_for_the_host_is_told() -> None:

@@ -100,7 +100,7 @@ def advise(
     >>> advise("resnet50", device="h100-sxm", batch=64)[0].together[0].gain  # doctest: +SKIP
 
     Each change that applies is estimated alone, and the best of them together: a lower precision, channels last,
-    compiling, fused attention, CUDA graphs, a fused optimizer, quantised weights, a larger batch.
+    compiling, fused attention, CUDA graphs, a fused optimizer, weights or a cache in fewer bits, a larger batch.
 
     Args:
         model: as of :func:`estimate`; or a record file with measured steps, whose times are then those to improve.

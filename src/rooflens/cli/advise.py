@@ -54,7 +54,8 @@ def advise(context: click.Context, /, model: str, format_: Format, outputs: tupl
 
     MODEL is that of 'rooflens estimate', or a record file: of a measured step the time is taken as it is, and changes
     in proportion. Each change that applies is estimated alone, then the best of them together: lower precision,
-    channels last, compiling, fused attention, CUDA graphs, a fused optimizer, quantised weights, a larger batch.
+    channels last, compiling, fused attention, CUDA graphs, a fused optimizer, weights or a cache in fewer bits, a
+    larger batch.
     """
     check_outputs(outputs)
     if model.lower().endswith(".jsonl"):

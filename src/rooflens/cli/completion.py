@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,16 @@ def usual_name(word: str) -> str:
     except RooflensError:  # whoever uses the name tells what is wrong
         return word
     return word
+
+
+def devices_option(name: str, help: str) -> Callable[[Any], Any]:
+    """Return ``--device`` for several devices: repeated, or with commas as batches are."""
+
+    def each(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+        words = [part.strip() for word in given for part in word.split(",")]
+        return given if len(words) == len(given) else tuple(map(usual_name, filter(None, words)))
+
+    return click.option("--device", name, type=DeviceName(), multiple=True, callback=each, help=help)
 
 
 def torchvision_names() -> Iterator[str]:

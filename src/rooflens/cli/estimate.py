@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 import rooflens as rl
-from rooflens.cli.completion import DeviceName
+from rooflens.cli.completion import devices_option
 from rooflens.cli.options import (
     Shown,
     end_if_failed,
@@ -39,13 +39,7 @@ _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
     )
 )
 @run_options("estimate")
-@click.option(
-    "--device",
-    "devices",
-    type=DeviceName(),
-    multiple=True,
-    help="A name, '2x NAME', 'measured' (see calibrate), or a .toml file. Repeatable.",
-)
+@devices_option("devices", help="A name, '2x NAME', 'measured' (see calibrate), or a .toml file; several with commas.")
 @click.option(
     "--largest-batch",
     "largest",

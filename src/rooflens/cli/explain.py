@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import rooflens as rl
-from rooflens.cli.completion import DeviceName
+from rooflens.cli.completion import devices_option
 from rooflens.cli.options import DTYPES, MODES, examples, progress_bar
 from rooflens.cli.parameter_types import Dtype, IntList, NamedSize, OneOf
 from rooflens.runs.options import OPTIONS
@@ -47,7 +47,7 @@ _WORD = re.compile(r"\w+(::\w+)?")
 @click.option(
     "--phase", type=OneOf(PHASES), help="Default: forward for an operation, every phase for a model or a file."
 )
-@click.option("--device", type=DeviceName(), multiple=True, help="Also show the time on this device. Repeatable.")
+@devices_option("device", help="Also show the time on this device; several with commas.")
 @click.option(
     "--dtype",
     type=Dtype(*DTYPES),

@@ -9,7 +9,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.command_group import say
-from rooflens.cli.completion import DeviceName
+from rooflens.cli.completion import devices_option
 from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, open_option, open_page, save_picture
 from rooflens.cli.parameter_types import OneOf
 from rooflens.errors import FileError
@@ -29,11 +29,9 @@ from rooflens.errors import FileError
     )
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "--device",
-    type=DeviceName(),
-    multiple=True,
-    help="Also draw the ceilings of this device; 'measured' is this machine, calibrated. Repeatable.",
+@devices_option(
+    "device",
+    help="Also draw the ceilings of this device; 'measured' is this machine, calibrated. Several with commas.",
 )
 @click.option(
     "--by", type=OneOf(GROUPINGS), help="The piece that one mark stands for; default: what the records allow."

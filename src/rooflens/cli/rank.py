@@ -9,7 +9,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.command_group import say
-from rooflens.cli.completion import DeviceName
+from rooflens.cli.completion import devices_option
 from rooflens.cli.options import (
     RECORDS,
     TABLES,
@@ -35,12 +35,9 @@ ORDERS = ("throughput", "time", "energy", "cost")
 
 _options = all_of(
     run_options("estimate", without=("price",)),
-    click.option(
-        "--device",
+    devices_option(
         "devices",
-        type=DeviceName(),
-        multiple=True,
-        help="As of 'rooflens estimate', or 'all': the whole catalogue. Repeatable; default: cards that clouds rent.",
+        help="As of 'rooflens estimate', or 'all': the whole catalogue. Default: cards that clouds rent.",
     ),
     click.option(
         "--by",

@@ -11,7 +11,7 @@ from rooflens.results import Evidence
 from rooflens.runs.options import GENERATING
 from rooflens.runs.run import Request, is_graph
 
-Part = Literal["precision", "layout", "fusion", "launches", "optimizer", "weights", "batch"]
+Part = Literal["precision", "layout", "fusion", "launches", "optimizer", "weights", "cache", "batch"]
 """What of a step is changed; two changes of one part exclude each other."""
 _WIDE = ("matmul.fp32", "matmul.tf32")
 _HALF = ("bf16", "fp16")
@@ -22,7 +22,16 @@ _LOSSES = {
     "amp-bf16": "products and their results keep 7 of 23 bits; weights stay in fp32",
     "amp-fp16": "products and their results keep 10 of 23 bits; weights stay in fp32, and the loss has to be scaled",
 }
-_STORED = {"int8": "weights keep 8 bits: test the answers", "int4": "weights keep 4 bits: test the answers with care"}
+_STORED = {
+    "int8": "weights keep 8 bits: test the answers",
+    "int4": "weights keep 4 bits: test the answers with care",
+    "fp8": "weights and what they multiply keep 3 bits of the mantissa (e4m3): test the answers",
+}
+_CACHED = {
+    "fp8": "keys and values keep 3 bits of the mantissa (e4m3): test long answers; faster only where attention reads"
+    " them as they are",
+    "int8": "keys and values keep 8 bits: test long answers; faster only where attention reads them as they are",
+}
 LARGER = (4, 2)
 """Times the batch; the second where the first does not fit."""
 
@@ -63,7 +72,7 @@ def changes_of(request: Request, evidence: Evidence, device: Device) -> tuple[Ch
     found = [*_precisions(request, evidence, device), *_larger(request)]
     if not is_graph(request.model):
         found += [*_layouts(request, evidence), *_launches(request, evidence), *_training(request)]
-        found += _weights(request, evidence)
+        found += [*_weights(request, device), *_caches(request, evidence)]
     return tuple(found)
 
 
@@ -141,15 +150,29 @@ def _training(request: Request) -> Iterator[Change]:
         yield Change(name="fused optimizer", asked="--fused", part="optimizer", options={"fused": True}, costs=costs)
 
 
-def _weights(request: Request, evidence: Evidence) -> Iterator[Change]:
+def _weights(request: Request, device: Device) -> Iterator[Change]:
     decodes = request.mode in GENERATING[1:]
     if decodes and request.options.weights is None and request.dtype in _HALF:
         for name, costs in _STORED.items():
+            if name != "fp8" or device.ceiling("matmul.fp8"):  # the product of such weights runs in fp8
+                yield Change(
+                    name=f"{name} weights",
+                    asked=f"--weights {name}",
+                    part="weights",
+                    options={"weights": name},
+                    costs=costs,
+                )
+
+
+def _caches(request: Request, evidence: Evidence) -> Iterator[Change]:
+    cache = None if evidence.work is None else evidence.work.kv_cache
+    if request.mode in GENERATING[1:] and request.options.kv_dtype is None and cache is not None and cache.per_token:
+        for name, costs in _CACHED.items():
             yield Change(
-                name=f"{name} weights",
-                asked=f"--weights {name}",
-                part="weights",
-                options={"weights": name},
+                name=f"{name} cache",
+                asked=f"--kv-dtype {name}",
+                part="cache",
+                options={"kv_dtype": name},
                 costs=costs,
             )
 

@@ -9,7 +9,7 @@ from rooflens.compare.advice import WORTH, Advice, AdvisedStep
 from rooflens.report.columns import CASE, misfits, total_notes
 from rooflens.report.table import Column, Entry, Table, build
 from rooflens.results.quantities import MEMORY
-from rooflens.units import show_range
+from rooflens.units import show, show_range
 
 
 def _band(step: AdvisedStep) -> Entry:
@@ -64,12 +64,19 @@ def _notes(advice: Advice) -> Iterator[str]:
         yield f"nothing helps by more than {100 * (WORTH - 1):.0f} %"
     for step in advice.steps:
         (change,) = step.changes
-        yield f"{change.name} ({change.asked}): {change.costs}"
+        yield f"{change.name} ({change.asked}): {change.costs}{_freed(advice.base, step)}"
     yield from misfits(step.evidence for step in advice.steps)
     for name, reason in advice.unknown:
         yield f"unknown: {name}: {reason}"
     totals = (step.evidence.total() for step in (advice.base, *advice.steps))
     yield from total_notes(total for total in totals if total is not None)
+
+
+def _freed(base: AdvisedStep, step: AdvisedStep) -> str:
+    """What it frees of the memory, where that is worth a word."""
+    before, after = MEMORY.read(base.evidence).value, MEMORY.read(step.evidence).value
+    freed = None if before is None or after is None else before - after
+    return f"; frees {show(freed, 'B')}" if freed is not None and before and freed / before > WORTH - 1 else ""
 
 
 def _asked(step: AdvisedStep) -> str:

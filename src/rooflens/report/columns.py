@@ -245,6 +245,14 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
             " and docs/prediction.md tells how many it held"
         )
 
+    several = dict.fromkeys(t.device.name for t in seen if t.device and t.device.count > 1 and t.bound is not None)
+    if several:
+        yield (
+            f"no time can be expected of {', '.join(several)}: nothing says how devices share a step, and what they"
+            " send each other. The bound assumes a perfect split; for copies of the model, each with its part of the batch,"
+            " estimate that part on one device"
+        )
+
 
 def below_notes(totals: Iterable[Total | None]) -> Iterator[str]:
     """Yield why an expected time of some totals is marked, if one is."""

@@ -119,7 +119,10 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
         yield f"{quantity_by(mode, 'energy').header}: the card at its power limit all the time, an upper figure"
     bounded = list(dict.fromkeys(row.step.device or "" for row in rows if row.time == "bound"))
     if bounded:
-        yield f"no time can be expected of {_few(bounded)}: last, by what the bound allows (<=, >=)"
+        yield (
+            f"no time can be expected of {_few(bounded)}, since it is known of single GPUs only: last, by what the"
+            " bound allows (<=, >=)"
+        )
     if any(row.room is not None and row.room.largest for row in rows):
         yield "fits: no, <= the largest batch that does, about (estimate --largest-batch finds it exactly)"
     for message, failed in grouped_by(compared.failed, _reason).items():
