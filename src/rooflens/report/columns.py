@@ -249,8 +249,8 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
     if several:
         yield (
             f"no time can be expected of {', '.join(several)}: nothing says how devices share a step, and what they"
-            " send each other. The bound assumes a perfect split; for copies of the model, each with its part of the batch,"
-            " estimate that part on one device"
+            " send each other. The bound assumes a perfect split; for copies of the model, each with its part of the"
+            " batch, estimate that part on one device"
         )
 
 
