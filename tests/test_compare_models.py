@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,10 +11,12 @@ from scipy import stats
 from tests.comparison_samples import noisy, timed
 from tests.table_samples import TRAINING, device, operation, times, trained
 
-from rooflens.compare import compare_devices, correlations, exponents, phase_ratios, sweeps
+from rooflens.compare import Sweep, compare_devices, correlations, exponents, phase_ratios, sweeps
 from rooflens.compare.statistics import change
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Fact, Failure, Record, Traffic, Work
+from rooflens.report.render import render
+from rooflens.report.series import sweep_table
 from rooflens.results import RecordSet, join
 
 NETS = Case(model="", device="toy", batch=8)
@@ -207,6 +210,18 @@ def test_a_sweep_has_a_knee_and_an_end() -> None:
     assert found.case == replace(NETS, model="net", batch=None)
     (short,) = sweeps(join(batches((1, 1e-3), (2, 1e-3))))
     assert (short.knee, short.largest) == (None, None)
+
+
+def test_a_batch_that_does_not_fit_is_never_the_best_one() -> None:
+    rates = ((1, 100.0), (2, 150.0), (4, 190.0), (8, 200.0), (9, 250.0), (16, 300.0))
+    found = Sweep(case=replace(NETS, batch=None), origin="bound", rates=rates, too_large=(9, 16))
+    assert (found.best, found.knee, found.largest) == ((8, 200.0), 4, 8)  # 95 % of 200 is 190
+    fewer = replace(found, too_large=(8, 9, 16))
+    assert (fewer.best, fewer.knee, fewer.largest) == ((4, 190.0), None, None)
+    none = replace(found, too_large=(1, 2, 4, 8, 9, 16))
+    assert (none.best, none.knee, none.largest) == (None, None, None)
+    (row,) = json.loads(render([sweep_table([none])], "json"))
+    assert (row.get("best"), row.get("best_batch"), row["too_large"]) == (None, None, "1, 2, 4, 8, 9, 16")
 
 
 def test_a_sweep_of_bounds_is_told_from_a_measured_one() -> None:

@@ -35,20 +35,26 @@ class Sweep(Doubtful):
     too_large: tuple[int, ...] = ()
 
     @property
-    def best(self) -> tuple[int, float]:
-        """The batch of the highest throughput, and that throughput."""
-        return max(self.rates, key=lambda rate: rate[1])
+    def fitting(self) -> tuple[tuple[int, float], ...]:
+        """The rates of batches that are not known to be too large for the memory."""
+        return tuple(rate for rate in self.rates if rate[0] not in self.too_large)
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """The batch of the highest throughput, and that throughput; None where no batch fits."""
+        return max(self.fitting, key=lambda rate: rate[1], default=None)
 
     @property
     def knee(self) -> int | None:
-        """The smallest batch that reaches `KNEE` of the highest throughput; None for fewer than `FEWEST` batches."""
-        return knee(self.rates, self.best[1]) if len(self.rates) >= FEWEST else None
+        """The smallest batch that reaches `KNEE` of the highest throughput; None for fewer than `FEWEST` that fit."""
+        fitting, best = self.fitting, self.best
+        return None if best is None or len(fitting) < FEWEST else knee(fitting, best[1])
 
     @property
     def largest(self) -> int | None:
         """The largest batch that fits, where one more was tried and did not."""
-        largest = self.rates[-1][0]
-        return largest if largest + 1 in self.ran_out else None
+        fitting = self.fitting
+        return fitting[-1][0] if fitting and fitting[-1][0] + 1 in {*self.ran_out, *self.too_large} else None
 
 
 def sweeps(

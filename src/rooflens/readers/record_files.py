@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from rooflens.devices import catalogued_or_none
 from rooflens.errors import RecordFileError
 from rooflens.opening import text_of
 from rooflens.readers.reader import ReadContext, Reader
-from rooflens.records import read_records
+from rooflens.records import Case, RecordFile, read_records
 from rooflens.results import RecordSet
 
 
@@ -24,10 +25,30 @@ def _read(path: Path, _: ReadContext) -> RecordSet:
         raise RecordFileError(
             f"{path} holds no record: only its header is there. Copy it again, or run again what wrote it"
         )
-    if not file.records or not file.doubts:
+    file, told = _with_known_devices(file)
+    notes = (*file.doubts, *told)
+    if not file.records or not notes:
         return RecordSet.of(file)
     first, *others = file.records
-    return RecordSet.of(replace(file, records=(replace(first, notes=(*first.notes, *file.doubts)), *others)))
+    return RecordSet.of(replace(file, records=(replace(first, notes=(*first.notes, *notes)), *others)))
+
+
+def _with_known_devices(file: RecordFile) -> tuple[RecordFile, list[str]]:
+    """The file with devices of the catalogue that its cases name and its header lacks, under their own names."""
+    named = {item.case.device for item in (*file.records, *file.failures)} - {None, *file.devices}
+    found = {name: device for name in sorted(filter(None, named)) if (device := catalogued_or_none(name)) is not None}
+    if not found:
+        return file, []
+
+    def cased(case: Case) -> Case:
+        return replace(case, device=found[case.device].name) if case.device in found else case
+
+    return replace(
+        file,
+        records=tuple(replace(record, case=cased(record.case)) for record in file.records),
+        failures=tuple(replace(failure, case=cased(failure.case)) for failure in file.failures),
+        devices={**file.devices, **{device.name: device for device in found.values()}},
+    ), [f"{name} of the file is taken for {device.name}" for name, device in found.items() if name != device.name]
 
 
 RECORDS = Reader(name="records", reads="its own records (.jsonl)", recognises=_recognises, read=_read)

@@ -175,5 +175,6 @@ _SWEEP = (
 
 def sweep_table(rows: Sequence[Sweep]) -> Table:
     """Return one row per sweep over batches."""
-    notes = [f"knee: the smallest batch that reaches {100 * KNEE:.0f} % of the highest, from {FEWEST} batches on"]
-    return build("Throughput", _SWEEP, rows, notes=notes)
+    share = f"{100 * KNEE:.0f} %"
+    note = f"highest: of batches that fit; knee: the smallest that reaches {share} of it, from {FEWEST} such batches on"
+    return build("Throughput", _SWEEP, rows, notes=[note])

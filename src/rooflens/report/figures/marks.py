@@ -125,13 +125,15 @@ def place(
             placement.unplaced.append(Unplaced(label=item.case.label(), reason=_NO_WORK))
             continue
         of_case = list(pieces(item, item.work, by, naming))
-        for under in _devices_of_case(item, item.work, devices):
+        places = list(_devices_of_case(item, item.work, devices))
+        for under in places:
             stands += 1
             whole, reason = _whole_seconds(item, under)
             if reason:
                 placement.unplaced.append(Unplaced(label=item.case.label(), reason=reason))
             kept = _draw_case(placement, [_timed(piece, whole, under, levels) for piece in of_case], under, by, most)
             told = f" of {item.case.label()} ({SOURCE_WORDS[item.work.sources[0]]})" if len(evidence) > 1 else ""
+            told += f" under {under.device.name}" if len(places) > 1 and under.device is not None else ""
             placement.left_out += [f"Drawn{told}: {kept}"] if kept else []
     low, strip = 0.0, []
     for mark in sorted(placement.rug, key=lambda mark: -mark.share):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rooflens import units
@@ -31,7 +31,7 @@ def throughput(view: StudyView) -> Section | None:
 def against_batch(known: Sequence[Sweep]) -> Plot:
     """A line per model, dtype and device, named beside it; dashes are what only the bound allows."""
     named = naming([sweep.case for sweep in known])
-    shown = sorted(known, key=lambda sweep: -sweep.best[1])[:MOST_LINES]
+    shown = sorted(known, key=lambda sweep: -(sweep.best or (0, 0.0))[1])[:MOST_LINES]
     looks = CaseLooks.of([sweep.case for sweep in shown])
     series = []
     for sweep in shown:
@@ -44,7 +44,7 @@ def against_batch(known: Sequence[Sweep]) -> Plot:
                 dash=(3, 2) if at_bound else (),
                 width=1.2,
                 dots=tuple(
-                    looks.dot(sweep.case, Dot(batch, rate, (*tip, "at its bound") if at_bound else tip))
+                    looks.dot(sweep.case, Dot(batch, rate, (*tip, *_said(sweep, batch))))
                     for (batch, rate), tip in zip(sweep.rates, tips, strict=True)
                 ),
             )
@@ -68,6 +68,14 @@ def against_batch(known: Sequence[Sweep]) -> Plot:
         series=tuple(series),
         notes=tuple(notes),
     )
+
+
+def _said(sweep: Sweep, batch: int) -> Iterator[str]:
+    """What a dot must say of itself."""
+    if sweep.origin == "bound":
+        yield "at its bound"
+    if batch in sweep.too_large:
+        yield "does not fit into the memory"
 
 
 def _batches(batches: list[float]) -> Axis:
