@@ -171,3 +171,24 @@ def test_sizes_that_differ_from_step_to_step_are_none_of_all(tmp_path: Path) -> 
     path.write_text(json.dumps(whole))
     (operation,) = (r for r in rl.read(path) if r.scope == "op")
     assert (operation.shapes, operation.timing and len(operation.timing.samples)) == (None, 2)
+
+
+def test_a_device_of_a_file_by_hand_is_known_as_people_call_it(tmp_path: Path) -> None:
+    """`t4` is tesla-t4, and a name that the catalogue lacks stays what it is."""
+    lines = [
+        {"type": "header", "format": 1},
+        {"type": "case", "number": 0, "model": "m", "device": "t4", "batch": 1},
+        {"type": "case", "number": 1, "model": "m", "device": "my-board", "batch": 1},
+        *(
+            {"type": "record", "case": n, "source": "estimate", "scope": "op", "name": "mm", "phase": "forward"}
+            | {"work": {"flops": {"matmul.fp32": 8.1e9}, "bytes": {"dram": 1e3}}}
+            for n in (0, 1)
+        ),
+    ]
+    path = tmp_path / "hand.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    read = rl.read(path)
+    assert [case.device for case in read.cases] == ["tesla-t4", "my-board"]
+    assert read.where(device="tesla-t4").total().seconds == pytest.approx(1e-3)  # 8.1 GFLOP at 8.1 TFLOP/s
+    assert "t4 of the file is taken for tesla-t4" in read.notes
+    assert read.where(device="my-board").total().seconds is None
