@@ -35,7 +35,8 @@ def _read(path: Path, _: ReadContext) -> RecordSet:
 
 def _with_known_devices(file: RecordFile) -> tuple[RecordFile, list[str]]:
     """The file with devices of the catalogue that its cases name and its header lacks, under their own names."""
-    named = {item.case.device for item in (*file.records, *file.failures)} - {None, *file.devices}
+    cases = [*(record.case for record in file.records), *(failure.case for failure in file.failures)]
+    named = {case.device for case in cases} - {None, *file.devices}
     found = {name: device for name in sorted(filter(None, named)) if (device := catalogued_or_none(name)) is not None}
     if not found:
         return file, []
