@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,15 +23,16 @@ import rooflens as rl
 from rooflens.machine import Machine
 from rooflens.records import Failure, Record, RecordFile, write_records
 from rooflens.results import RecordSet
-from rooflens.running import counted_step
+from rooflens.running import counted_start, counted_step, profiling
 from rooflens.running.attributing import EQUAL, REPLAYED, UNREACHED, spread
 from rooflens.running.counted_step import plan_of
 from rooflens.running.counting import Counter
-from rooflens.running.jobs import Done, Profiled
+from rooflens.running.jobs import Count, Done, Profiled
 from rooflens.running.observations import CountingPlan, every_launch, planned, standing
 from rooflens.runs.run import Run
 from rooflens.sources.counters import short
 from rooflens.sources.counters.ncu import NcuRun, Tool
+from rooflens.sources.profile import profiled_step
 from rooflens.sources.profile.calls import Calls, CallWindows, NumberedCalls
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 from rooflens.sources.profile.launches import CalledLaunch, Round, called_launches
@@ -456,6 +458,30 @@ def test_a_process_that_does_not_get_warm_is_not_waited_for(tmp_path: Path, monk
     found = RecordSet(played(tmp_path, monkeypatch).records)
     assert found.total().bytes["dram"] == 4030
     assert counted_step.BUSY in found.notes  # the worker was played too, and took no time
+
+
+@pytest.mark.parametrize("turn", ["0", "1"])
+def test_a_process_under_ncu_counts_and_ends_at_once(monkeypatch: pytest.MonkeyPatch, turn: str) -> None:
+    """Only the first lets ncu take the card before it is to count."""
+    did: list[object] = []
+    job = Count(run=Run(model="net", batch=2, dtype="bf16"), build="build0", warm="warm0", rounds="rounds0")
+
+    def awaited(path: Path, caller: int) -> bytes:
+        did.append(path.name)
+        return msgspec.json.encode(job)
+
+    monkeypatch.setattr(counted_start, "gc", SimpleNamespace(disable=int, freeze=int, enable=int))
+    monkeypatch.setattr(profiling, "awaited", awaited)
+    monkeypatch.setattr(profiling, "workload_of", lambda run: did.append(run.model))
+    monkeypatch.setattr(profiled_step, "wake", lambda: did.append("wake"))
+    monkeypatch.setattr(profiling.measure, "load_libraries", did.append)
+    monkeypatch.setattr(profiling, "_step", lambda *_: SimpleNamespace(name="net"))
+    monkeypatch.setattr(profiling, "eager", lambda *_: None)
+    monkeypatch.setattr(profiled_step, "counted", lambda *_: did.append("counted"))
+    monkeypatch.setattr(counted_start.os, "_exit", lambda code: did.append(f"ended with {code}"))
+    counted_start.main(turn, "job0", "1")
+    looks = ["wake"] if turn == "0" else []
+    assert did == ["job0", "net", "build0", *looks, "cuda", "counted", "ended with 0"]
 
 
 def test_a_step_that_cannot_be_profiled_ends_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
