@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from rooflens.cli import rank as command
 from rooflens.cli.main import cli
 from rooflens.compare import DeviceComparison, DeviceRanking, ranked
 from rooflens.compare.ranking import ORDERS
-from rooflens.errors import AmbiguousDevice, Incomparable, InvalidValue
+from rooflens.devices.price_files import prices_of
+from rooflens.errors import AmbiguousDevice, FileError, Incomparable, InvalidValue
 from rooflens.records import Failure
 from rooflens.report.text_formats import as_json
 from rooflens.results import RecordSet
@@ -193,3 +195,46 @@ def test_python_takes_no_device_for_another() -> None:
         rl.device("h100")
     with pytest.raises(AmbiguousDevice, match=r"name one of them$"):
         rl.device("v100")
+
+
+def test_prices_come_from_a_file_too(tmp_path: Path) -> None:
+    """A file may hold prices of more devices than are ranked; 3.6 an hour are 0.001 a second."""
+    path = tmp_path / "prices.toml"
+    path.write_text("# a cloud\nslow = 3.6\nfast = 36\nt4 = 0.35\n")
+    records = steps(relu_on(SLOW), relu_on(FAST))
+    found = rl.compare(records, question="devices", prices=path)
+    assert isinstance(found, DeviceRanking)
+    assert [row.value("cost") for row in found.rows if row.step.device == "slow"] == pytest.approx([0.001 * 1e-3 / 100])
+    named = {device.name: device for device in (rl.device("t4"), rl.device("l4"))}
+    assert prices_of(path.write_text("t4 = 1\n'2x l4' = 2\nl4 = 3") and path, named, rl.device) == {
+        "tesla-t4": 1,
+        "l4": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("t4 = 'cheap'", "t4 = 'cheap' is no price"),
+        ("t4 = -1", "is no price"),
+        ("t4 = true", "is no price"),
+        ("h100 = 1", "fits several devices"),
+        ("nix = 1", "unknown device 'nix'"),
+        ("t4 = 1\ntesla-t4 = 2", "two prices of tesla-t4: 1 and 2"),
+        ("t4 1", "no TOML file"),
+        ("'evil.toml' = 1", "unknown device"),
+    ],
+)
+def test_a_line_that_is_no_price_is_told_with_its_file(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(text)
+    with pytest.raises(FileError, match=re.escape(told)) as error:
+        prices_of(path, ["tesla-t4"], rl.device)
+    assert "prices.toml" in str(error.value)
+
+
+def test_one_file_of_prices_stands_alone(tmp_path: Path) -> None:
+    words = ["rank", "resnet50", "--by", "cost", "--price", "a.toml", "--price", "t4=1"]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 2
+    assert "write all of them there" in result.output

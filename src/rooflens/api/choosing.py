@@ -13,6 +13,7 @@ from rooflens.compare.advice import Advice
 from rooflens.compare.devices import check_prices
 from rooflens.compare.ranking import NO_PRICE, RankedBy, check_order, ranked
 from rooflens.devices import catalogue, usual_devices
+from rooflens.devices.price_files import prices_of
 from rooflens.errors import InvalidValue
 from rooflens.machine import find, find_all, listed
 from rooflens.notebook import Listed
@@ -37,7 +38,7 @@ def rank(
     device: str | Device | Sequence[str | Device] | None = None,
     batch: int | Sequence[int] | None = None,
     by: RankedBy = "throughput",
-    prices: Mapping[str, float] | None = None,
+    prices: Mapping[str, float] | str | Path | None = None,
     cuda_graph: bool = False,
     progress: Progress | None = None,
     **options: Any,
@@ -56,7 +57,7 @@ def rank(
             or a file the batch of its inputs.
         by: ``throughput`` (samples or tokens per second), ``time`` (of the step), ``energy`` or ``cost`` (of a sample
             or a token).
-        prices: by device, for an hour, in a currency of yours.
+        prices: by device, for an hour, in a currency of yours; or a TOML file of them, with lines like ``l4 = 0.71``.
         cuda_graph: the step runs from CUDA graphs, so that no host slows it.
         options: as of :func:`estimate`.
 
@@ -72,14 +73,15 @@ def rank(
     named = listed(device)
     alone = [one for one in named if one != ALL]
     targets = find_all([*alone, *(catalogue() if ALL in named else ())]) if named else usual_devices()
-    prices = {find(name).name: price for name, price in (prices or {}).items()}
+    names = [target.name for target in targets]
+    known = prices_of(prices, names, find)
     check_order(by)
-    check_prices(prices, [target.name for target in targets])
-    if by == "cost" and not prices and options.get("price_per_hour") is None:
+    check_prices(known, names)
+    if by == "cost" and not known and options.get("price_per_hour") is None:
         raise InvalidValue(NO_PRICE)
     trying = batch is None and isinstance(model, str) and not is_graph(model) and not is_own_file(model)
     records = estimate(model, device=targets, batch=BATCHES if trying else batch, progress=progress, **options)
-    return ranked(records, by=by, prices=prices, best_only=trying, cuda_graph=cuda_graph)
+    return ranked(records, by=by, prices=known, best_only=trying, cuda_graph=cuda_graph)
 
 
 MOST_STEPS = 8

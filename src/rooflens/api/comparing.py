@@ -29,6 +29,7 @@ from rooflens.compare.doubts import doubts_of
 from rooflens.compare.kernel_pairs import is_launch
 from rooflens.compare.runs import SIDES
 from rooflens.compare.uncertainty import FEWEST_FITTED
+from rooflens.devices.price_files import prices_of
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.machine import find
 from rooflens.notebook import Listed
@@ -60,7 +61,7 @@ def compare(
     force: bool | None = None,
     by: str | None = None,
     baseline: str | None = None,
-    prices: Mapping[str, float] | None = None,
+    prices: Mapping[str, float] | str | Path | None = None,
     time: str | None = None,
     against: str | None = None,
     over: str | None = None,
@@ -87,7 +88,7 @@ def compare(
         force: of ``runs``: compare although the environments forbid it.
         by: of ``evidence``: ``case`` (default), ``phase``, ``module``, ``family`` or ``op``.
         baseline: of ``devices``: the device that the others are put beside; default: the first.
-        prices: of ``devices``: price by device for an hour, in a currency of yours.
+        prices: of ``devices``: price by device for an hour, in a currency of yours; or a TOML file of them.
         time: ``measured``, ``predicted`` or ``bound``; default: measured if anything was.
         against: of ``correlation``: another quantity than ``latency``.
         over: of ``scaling``: ``batch`` (default), a quantity like ``flops``, or an option like ``seq_len``.
@@ -156,7 +157,7 @@ def _doubting(comparison: Comparison, doubts: Sequence[str]) -> Comparison:
 
 def _canonical(options: Mapping[str, Any], records: RecordSet) -> dict[str, Any]:
     """The options with devices by their names in the set; typed names may be any that the catalogue knows."""
-    here = {case.device for case in records.cases}
+    here = {case.device for case in records.cases if case.device is not None}
 
     def name(device: str) -> str:
         return device if device in here else find(device).name
@@ -165,7 +166,7 @@ def _canonical(options: Mapping[str, Any], records: RecordSet) -> dict[str, Any]
     return {
         **options,
         **({} if baseline is None else {"baseline": name(baseline)}),
-        **({} if prices is None else {"prices": {name(device): price for device, price in prices.items()}}),
+        **({} if prices is None else {"prices": prices_of(prices, here, find)}),
     }
 
 

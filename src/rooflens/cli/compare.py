@@ -130,7 +130,7 @@ def compare(
     junit: Path | None,
     format_: Format,
     outputs: tuple[Path, ...],
-    prices: tuple[tuple[str, float], ...],
+    prices: dict[str, float] | Path | None,
     chart: str | None,
     across: tuple[str, ...],
     **options: Any,
@@ -156,7 +156,7 @@ def compare(
     pictures = [path for path in outputs if path.suffix.lower() in FIGURES]
     if bool(pictures) != (chart is not None):
         raise click.UsageError("--chart NAME and an -o of .png, .svg, .pdf or .html go together")
-    comparison = rl.compare(*files, across=across or None, prices=dict(prices) or None, **options)
+    comparison = rl.compare(*files, across=across or None, prices=prices, **options)
     if threshold is not None and not isinstance(comparison, RunComparison):
         raise click.UsageError("--fail-if-slower needs two measured sides; add --question runs to see what is missing")
     tables = [path for path in outputs if path not in pictures]

@@ -60,6 +60,7 @@ _options = all_of(
         "rooflens rank resnet50 --mode train -b 64,256 --device h100 --device l4",
         "rooflens rank llama-3-8b --mode decode --dtype bf16 --cuda-graph -b 1,64",
         "rooflens rank resnet50 --dtype fp16 --by cost --price t4=0.35 --price l4=0.7",
+        "rooflens rank resnet50 --by cost --price prices.toml",
         "rooflens rank resnet50 --device all --dtype fp16 --by energy",
     )
 )
@@ -67,7 +68,7 @@ _options = all_of(
 def rank(
     model: str,
     devices: tuple[str, ...],
-    prices: tuple[tuple[str, float], ...],
+    prices: dict[str, float] | Path | None,
     format_: Format,
     outputs: tuple[Path, ...],
     **options: Any,
@@ -80,7 +81,7 @@ def rank(
     """
     check_outputs(outputs)
     with progress_bar() as tell:
-        ranking = rl.rank(model, device=devices or None, prices=dict(prices), progress=tell, **options)
+        ranking = rl.rank(model, device=devices or None, prices=prices, progress=tell, **options)
     tables = [path for path in outputs if path.suffix.lower() in TABLES]
     emit_text(lambda wanted, color: rl.table(ranking, format=wanted, color=color), format_, tables)
     for path in outputs:

@@ -29,7 +29,7 @@ RankedBy = Literal["throughput", "time", "energy", "cost"]
 ORDERS: tuple[RankedBy, ...] = get_args(RankedBy)
 NO_PRICE = (
     "no device has a price, so none can be ranked by cost; give prices for an hour, like --price l4=0.7 --price"
-    " h200=3.5 (in Python prices={'l4': 0.7, 'h200': 3.5})"
+    " h200=3.5, or a file of them (in Python prices={'l4': 0.7, 'h200': 3.5})"
 )
 _SAMPLES = (THROUGHPUT, ENERGY_PER_SAMPLE, COST_PER_SAMPLE)
 _ASKED: Mapping[str, tuple[Quantity, Quantity, Quantity]] = {
