@@ -206,10 +206,8 @@ def test_prices_come_from_a_file_too(tmp_path: Path) -> None:
     assert isinstance(found, DeviceRanking)
     assert [row.value("cost") for row in found.rows if row.step.device == "slow"] == pytest.approx([0.001 * 1e-3 / 100])
     named = {device.name: device for device in (rl.device("t4"), rl.device("l4"))}
-    assert prices_of(path.write_text("t4 = 1\n'2x l4' = 2\nl4 = 3") and path, named, rl.device) == {
-        "tesla-t4": 1,
-        "l4": 3,
-    }
+    path.write_text("t4 = 1\n'2x l4' = 2\nl4 = 3")
+    assert prices_of(path, named, rl.device) == {"tesla-t4": 1, "l4": 3}
 
 
 @pytest.mark.parametrize(
