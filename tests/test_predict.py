@@ -299,16 +299,25 @@ def test_one_query_reads_its_cache() -> None:
     assert seconds(one, of) == pytest.approx(5e-6 + 2 * held.nbytes / 0.5e12, rel=1e-3)
 
 
-@pytest.mark.parametrize(("keys", "batch", "mask"), [(4097, 16, None), (4096, 16, "bf16"), (4097, 1, "bool")])
-def test_a_mask_slows_reading_a_cache_and_its_length_does_not(keys: int, batch: int, mask: str | None) -> None:
-    of = card(attention__start=1e-6, attention__decode=0.5, attention__decode_masked=0.1, attention__truths=4e-6)
-    query, held = tensor(batch, 32, 1, 128, dtype="bf16"), tensor(batch, 32, keys, 128, dtype="bf16")
-    given = None if mask is None else tensor(batch, 1, 1, keys, dtype=mask)
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys", "mask", "taken"),
+    [
+        (512, 1, 4097, None, 2 * 512 * 4097 * 128 * 2 / 0.5e12),  # the length does not matter
+        (512, 1, 4097, "bf16", 2 * 512 * 4097 * 128 * 2 / 0.25e12),
+        (64, 1, 4097, "bf16", 4097 * 1e-6),  # of 100 units more than half have a head, whose keys they take in turn
+        (32, 1, 4097, "bool", 2 * 32 * 4097 * 128 * 2 / 0.25e12 + 4e-6),
+        (250, 4, 4097, "bf16", 4097 * 2.5 * 2e-6),  # 2.5 folded heads for each unit
+    ],
+)
+def test_a_mask_slows_reading_a_cache_and_its_length_does_not(
+    heads: int, queries: int, keys: int, mask: str | None, taken: float
+) -> None:
+    of = card(attention__start=1e-6, attention__decode=0.5, attention__decode_masked=0.25, attention__truths=4e-6,
+              attention__key=1e-6, attention__key_folded=2e-6)  # fmt: skip
+    query, held = tensor(1, heads, queries, 128, dtype="bf16"), tensor(1, heads, keys, 128, dtype="bf16")
+    given = None if mask is None else tensor(1, 1, 1, keys, dtype=mask)
     one = call("attention", (query, tensor(1)), query=query, key=held, value=held, mask=given, causal=False)
-    blocks = min(1.0, batch * 32 / (2 * of.units))
-    share = 0.5 if mask is None else 0.1 * blocks**0.7
-    start = 5e-6 if mask == "bool" else 1e-6
-    assert seconds(one, of) == pytest.approx(start + 2 * held.nbytes / (share * 1e12), rel=0.01)
+    assert seconds(one, of) == pytest.approx(1e-6 + taken, rel=0.01)
 
 
 def test_rows_that_are_no_whole_vectors_cost_their_bytes() -> None:

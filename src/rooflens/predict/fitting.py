@@ -29,7 +29,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             f"copy.{name}"
             for name in (
                 *("broadcast", "shift", "roll", "transpose", "cat_long", "cat_each_short"),
-                *("cat_one", "cat_all", "expand", "cast"),
+                *("cat_one", "cat_all", "expand"),
             )
         ),
     ),
@@ -87,12 +87,12 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         tuple(
             f"attention.{name}"
             for name in (
-                *("start", "fp32", "fp32_width", "flash", "flash_width", "backward", "masked", "odd"),
-                *("decode", "decode_masked"),
+                *("start", "fp32", "fp32_width", "flash", "flash_width", "backward", "masked", "masked_odd", "odd"),
+                *("decode", "decode_masked", "key", "key_folded"),
             )
         ),
     ),
-    (("rows",), ("rows.start", "rows.start_narrow", "rows.share", "rows.long", "rows.rows", "rows.part")),
+    (("rows",), ("rows.start", "rows.start_narrow", "rows.share", "rows.long", "rows.rows")),
     (
         ("pooling",),
         tuple(f"pooling.{name}" for name in ("share", "output", "tap", "last_max", "last_average", "last_start")),

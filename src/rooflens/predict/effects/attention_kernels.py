@@ -4,8 +4,8 @@ A block takes 128 queries of a head (64 in fp32) and goes over the keys in block
 blocks, and a causal call computes the blocks that touch its half. Rates are per head width: twice as wide runs twice as
 fast, up to 128. fp32 has one kernel, whatever the TF32 switch says. Masks cost a factor, and so do lengths that are no
 multiple of 8. Backward computes 5 products for the 4 that are counted. A few queries against many keys read the cache,
-whatever its length; under a mask a block reads all keys of a head, so few heads leave the memory idle, and a mask of
-truth values is made into numbers first, by three kernels (profiles of decoders on an H200). Other forms and constants:
+whatever its length; under a mask a block goes over all keys of a head, one group after the other, and a mask of truth
+values is made into numbers first, by three kernels (profiles and a suite on an H200). Other forms and constants:
 a suite on an H100 (77 calls; torch 2.11, whose 16-bit kernel is cuDNN's or FlashAttention-2's).
 """
 
@@ -27,10 +27,8 @@ BLOCK = {True: 128, False: 64}
 """Queries of a block, and keys: in 16 bits, and in fp32."""
 VECTOR = 8
 """Keys of which there is a multiple where the fast kernels can read them."""
-FULL = 2
-"""Blocks of a unit with which a masked kernel reads a cache as fast as it can."""
-IDLE = 0.7
-"""Power of the share of those blocks that there are."""
+SHARED = 1 / 2
+"""Heads over units below which a kernel shares the keys of a head among units."""
 WIDE = 128
 """Head width from which on a kernel gets no faster."""
 
@@ -49,11 +47,9 @@ def attention(piece: CallOnDevice, card: Card) -> float:
         start += card["attention.truths"]
     packed = call.name.startswith("varlen")
     if not packed and query.shape[-2] <= FEW and key.shape[-2] > query.shape[-2]:
-        share = card["attention.decode"]
         if masked and query.dtype in HALF:
-            blocks = prod(query.shape[:-2]) / (FULL * card.units)
-            share = card["attention.decode_masked"] * _power(min(1.0, blocks), IDLE)
-        return start + moved(piece, card, share)
+            return start + _masked_reading(piece, card, query, key)
+        return start + moved(piece, card, card["attention.decode"])
     reading = moved(piece, card, card["attention.decode"])
     rate = _rate(card, query)
     if "backward" in call.name:
@@ -66,12 +62,27 @@ def attention(piece: CallOnDevice, card: Card) -> float:
     return start + max(computing, reading)
 
 
+def _masked_reading(piece: CallOnDevice, card: Card, query: Tensor, key: Tensor) -> float:
+    """Seconds of reading a cache under a mask: bytes, or key after key in the blocks of a unit, unless keys are shared.
+
+    The kernel shares the keys of a head among units where single queries have fewer heads than half of them.
+    """
+    blocks = prod(query.shape[:-2]) / card.units
+    reading = moved(piece, card, card["attention.decode_masked"])
+    if query.shape[-2] == 1:
+        return reading if blocks < SHARED else max(reading, key.shape[-2] * card["attention.key"])
+    return max(reading, key.shape[-2] * card["attention.key_folded"] * max(1.0, blocks))
+
+
 def _slower(card: Card, query: Tensor, key: Tensor, masked: bool) -> float:
     """The time with a mask, or with keys that are no whole vectors, over that without."""
     if query.dtype not in HALF:
         return card["attention.masked_wide"] if masked else 1.0
-    odd = key.shape[-2] % VECTOR > 0
-    return (card["attention.masked"] if masked else 1.0) * (card["attention.odd"] if odd else 1.0)
+    slower = card["attention.odd"] if key.shape[-2] % VECTOR else 1.0
+    if not masked:
+        return slower
+    slower *= card["attention.masked"] * _power(min(query.shape[-1], WIDE) / 64, card["attention.masked_width"])
+    return slower * (card["attention.masked_odd"] if key.shape[-2] % VECTOR else 1.0)
 
 
 def _rate(card: Card, query: Tensor) -> float:
