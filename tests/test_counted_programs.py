@@ -106,6 +106,15 @@ def test_a_detour_through_python_is_no_place() -> None:
     assert place_of(("loss", "PythonSubclass", "aten::mul")).path == "loss"
 
 
+def test_no_call_is_left_out_where_each_is_asked_for() -> None:
+    told: list[bool] = []
+    with FirstCalls(told.append, lambda: (None, None), every=True) as calls:
+        for _ in range(3):
+            torch.ones(2)
+    assert [its.first for its in calls.placed] == [0, 1, 2]
+    assert told == []
+
+
 def launch(name: str, *ranges: str, process: str = "1", seconds: float = 1e-6) -> KernelLaunch:
     return KernelLaunch(
         line=len(name),
@@ -173,7 +182,7 @@ def test_a_region_tells_what_it_left_out_and_only_the_first_process_counts(
     begun: list[int] = []
 
     @contextmanager
-    def once(module: object, told: Any) -> Iterator[None]:
+    def once(module: object, told: Any, every: bool) -> Iterator[None]:
         begun.append(1)
         yield
         told((PlacedCall(call=1, first=0, path="a", phase=None),))
@@ -222,13 +231,17 @@ import json, os, sys, time
 
 calls = [("gemm", "rooflens:phase:forward", "rooflens:module:0", "rooflens:call:0"),
          ("relu", "rooflens:phase:forward", "rooflens:module:1", "rooflens:call:1")]
-if os.environ.get("ROOFLENS_COUNTERS"):  # a mode sees the calls: ranges of the program's own profiler are lost
-    calls = [(kernel, "PythonDispatchMode", call) for kernel, *_, call in calls]
-if os.environ.get("LOCAL_RANK", "0") == "0" or not os.environ.get("ROOFLENS_COUNTERS"):
+how = os.environ.get("ROOFLENS_COUNTERS", "")
+told = how.removeprefix("every:")
+if how:  # a mode sees the calls: ranges of the program's own profiler are lost
+    again = [("gemm", "rooflens:call:2")] if told != how else []
+    calls = [(kernel, "PythonDispatchMode", call) for kernel, *_, call in [*calls, *again]]
+if os.environ.get("LOCAL_RANK", "0") == "0" or not how:
     for kernel, *ranges in calls:
         print(os.getpid(), kernel, *ranges, flush=True)
-    if told := os.environ.get("ROOFLENS_COUNTERS"):
-        placed = [{"call": n, "first": n % 2, "path": str(n), "phase": "forward"} for n in range(3)]
+    if how:
+        first = [0, 1, 2 if told != how else 0]
+        placed = [{"call": n, "first": first[n], "path": str(n), "phase": "forward"} for n in range(3)]
         open(told, "w").write(json.dumps({"calls": placed, "processes": int(os.environ.get("WORLD_SIZE", "1"))}))
 """
 RANKS = """
@@ -253,6 +266,7 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Reco
     for name, text in (
         ("ncu.py", NCU),
         ("step.py", STEP),
+        ("marks.py", STEP.replace("ROOFLENS_COUNTERS", "NONE")),
         ("ranks.py", RANKS),
         ("endless.py", STEP + "open(sys.argv[0] + '.told', 'w').close()\ntime.sleep(60)\n"),
     ):
@@ -291,9 +305,17 @@ def test_of_ranks_the_first_is_counted_or_shown_and_said(count: Callable[..., Re
     found = count("ranks.py", "step.py")
     assert [r.path for r in found] == ["0", "1", "2"]
     assert any(note.startswith("one of 2 processes was counted") for note in found.notes)
-    every = count("ranks.py", "step.py", every=True)  # all ranks mark their step
-    assert [r.path for r in every] == ["0", "1"]
-    assert any(note.startswith("2 processes marked a step") for note in every.notes)
+    marks = count("ranks.py", "marks.py", every=True)  # all ranks mark their step
+    assert [r.path for r in marks] == ["0", "1"]
+    assert any(note.startswith("2 processes marked a step") for note in marks.notes)
+
+
+def test_where_each_call_counts_places_are_the_same(count: Callable[..., RecordSet]) -> None:
+    once, every = count("step.py"), count("ranks.py", "step.py", every=True)
+    assert [(r.name, r.path, r.phase) for r in every] == [(r.name, r.path, r.phase) for r in once]
+    assert not any(EQUAL in r.notes for r in every)
+    assert not any("were counted for" in note for note in every.notes)
+    assert any(note.startswith("one of 2 processes was counted") for note in every.notes)
 
 
 def test_a_program_that_its_limit_cuts_off_keeps_what_was_counted(

@@ -10,7 +10,7 @@ from rooflens.errors import InvalidValue, check_torch, checked
 from rooflens.machine import machine_of, this_machine
 from rooflens.progress import Progress
 from rooflens.records import Device
-from rooflens.regions import COUNTERS
+from rooflens.regions import COUNTERS, EVERY
 from rooflens.results import RecordSet
 from rooflens.running.beside import Beside, disturbs
 from rooflens.running.counting import check_settings, counted_program, counter
@@ -142,10 +142,9 @@ def count_program(
     return counted_program(
         program,
         machine,
-        environment=lambda told: {COUNTERS: told},
+        environment=lambda told: {COUNTERS: f"{EVERY if every else ''}{told}"},
         cache=cache,
         limit=limit,
-        every=every,
         keep=keep,
         progress=progress,
         echo=echo,

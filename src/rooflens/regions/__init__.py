@@ -2,6 +2,7 @@
 
 COUNTERS = "ROOFLENS_COUNTERS"
 """Environment variable of ``rooflens counters -- COMMAND``: one iteration is marked for ncu, and none is timed. It
-names the file that is told which calls repeat others and are left out; if it names none, every call is counted."""
+names the file that is told where calls ran, and which repeat others and are left out; none is, behind `EVERY`."""
+EVERY = "every:"
 LOCAL_RANK = "LOCAL_RANK"
 """Variable by which launchers (torchrun, accelerate) number the processes of a machine: the first one counts."""

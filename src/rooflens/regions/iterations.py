@@ -20,7 +20,7 @@ from rooflens.errors import InvalidValue, RooflensError
 from rooflens.machine import this_machine
 from rooflens.models import is_compiled, unwrapped
 from rooflens.records import Case, Conditions, Environment, Record, Trace
-from rooflens.regions import COUNTERS, LOCAL_RANK
+from rooflens.regions import COUNTERS, EVERY, LOCAL_RANK
 from rooflens.regions import laps as source
 from rooflens.regions.counted import Counting
 from rooflens.regions.laps import Lap, LoopTimes, Tape
@@ -256,11 +256,15 @@ def _is_first_rank() -> bool:
     return not ready or torch.distributed.get_rank() == 0
 
 
-def _marks(model: torch.nn.Module | None, told: str) -> AbstractContextManager[None]:
+def _marks(model: torch.nn.Module | None, how: str) -> AbstractContextManager[None]:
     """The marks of an iteration for ncu: of all of it, or, where a file is named, without calls that repeat another.
 
     Compiled code has no calls that can be told apart.
+
+    Args:
+        how: the value of :data:`COUNTERS`.
     """
+    told = how.removeprefix(EVERY)
     if os.sep not in told or (model is not None and is_compiled(model)):
         return profiled_step.marked(model)
 
@@ -268,4 +272,4 @@ def _marks(model: torch.nn.Module | None, told: str) -> AbstractContextManager[N
         processes = int(os.environ.get("WORLD_SIZE", "1"))
         Path(told).write_text(json.dumps(asdict(ProgramCalls(calls=calls, processes=processes))))
 
-    return profiled_step.marked_once(model, tell)
+    return profiled_step.marked_once(model, tell, every=told != how)

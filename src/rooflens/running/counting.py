@@ -152,7 +152,6 @@ def counted_program(
     environment: Callable[[str], Mapping[str, str]],
     cache: str,
     limit: float,
-    every: bool,
     keep: str | Path | None,
     progress: Progress | None,
     echo: Callable[[str], None] | None,
@@ -160,8 +159,7 @@ def counted_program(
     """The launches of the step that a program marks; their times are those of replayed kernels.
 
     Args:
-        environment: variables of the program that make it name the calls that it leaves out in a file; in none, if "".
-        every: no call is left out.
+        environment: variables of the program by which it tells of its calls in a file.
 
     Raises:
         CountersUnavailable: ncu is missing or locked, or the program marked no step.
@@ -177,7 +175,7 @@ def counted_program(
         report, told = Path(scratch) / f"{_stem(case)}.ncu-rep", Path(scratch) / "calls.json"
         names = ncu.metric_set(capability, AS_IS)
         command = tool.command(names, report, cache=cache, program=program, several=True)
-        with ncu.started(command, environment("" if every else str(told))) as run:
+        with ncu.started(command, environment(str(told))) as run:
             done = run.followed(report, limit=limit, progress=progress, echo=echo)
         if keep is not None:
             Path(keep).mkdir(parents=True, exist_ok=True)

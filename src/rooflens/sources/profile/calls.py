@@ -86,18 +86,23 @@ class FirstCalls(Calls):
 
     Attributes:
         placed: all calls, and where they ran.
+
+    Args:
+        every: none is left out.
     """
 
-    def __init__(self, opens: Callable[[bool], None], place: Callable[[], tuple[str | None, Phase | None]]) -> None:
+    def __init__(
+        self, opens: Callable[[bool], None], place: Callable[[], tuple[str | None, Phase | None]], every: bool = False
+    ) -> None:
         super().__init__(self._around_call)
-        self._opens, self._place = opens, place
+        self._opens, self._place, self._every = opens, place, every
         self._known: dict[Hashable, int] = {}
         self._is_first = True
         self.placed: list[PlacedCall] = []
 
     def see(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Find the first call that does the same."""
-        called_with, number = operands(operation, args, kwargs), self.begun - 1
+        called_with, number = None if self._every else operands(operation, args, kwargs), self.begun - 1
         first = number if called_with is None else self._known.setdefault(called_with, number)
         self._is_first = first == number
         path, phase = self._place()

@@ -181,12 +181,18 @@ def marked(module: torch.nn.Module | None, of: Round | None = None) -> Iterator[
 
 
 @contextmanager
-def marked_once(module: torch.nn.Module | None, told: Callable[[tuple[PlacedCall, ...]], None]) -> Iterator[None]:
-    """As :func:`marked`, without the calls that repeat an earlier one; `told` is given all calls at the end."""
+def marked_once(
+    module: torch.nn.Module | None, told: Callable[[tuple[PlacedCall, ...]], None], *, every: bool = False
+) -> Iterator[None]:
+    """As :func:`marked`, without the calls that repeat an earlier one; `told` is given all calls at the end.
+
+    Args:
+        every: no call is left out.
+    """
     with _followed(module) as ranges:
         if ranges is not None:
             ranges.enter(LOOP_PATH)
-        calls = FirstCalls(_mark, lambda: (None, None) if ranges is None else ranges.place())
+        calls = FirstCalls(_mark, lambda: (None, None) if ranges is None else ranges.place(), every)
         torch.cuda.synchronize()
         _mark(True)
         with torch.autograd.profiler.emit_nvtx(), calls:
