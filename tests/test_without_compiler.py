@@ -26,6 +26,8 @@ def assume_constant_result(fn):
     if isinstance(fn, list): return [assume_constant_result(one) for one in fn]
     fn.kept = True
     return fn
+def mark_static_address(t, guard=False):
+    t.guarded = guard
 optimize = "fast"
 """
 UTILS = """
@@ -125,11 +127,19 @@ def test_marks_of_functions_are_handed_on_when_it_is_there() -> None:
     def two() -> int:
         return 2
 
-    assert (one(), ran(), vars(one)) == (1, False, {})
+    class Cache:
+        """Of a fixed length."""
+
+    stays, left = Cache(), Cache()
+    compiler.mark_static_address(stays, guard=True)
+    compiler.mark_static_address(left)
+    del left
+    assert (one(), ran(), vars(one), vars(stays)) == (1, False, {}, {})
     assert compiler.assume_constant_result([two]) == [two]  # no function: the compiler itself sees to it
     assert ran()
     assert vars(one) == {"called_as_it_is": True, "kept": True}
     assert vars(two) == {"kept": True}
+    assert vars(stays) == {"guarded": True}
     assert compiler.allow_in_graph.__module__ == "toy_compiler.marks"
 
 

@@ -17,6 +17,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FunctionType, ModuleType
 from typing import Any
+from weakref import ref
 
 COMPILER, BACKEND = "torch._dynamo", "torch._inductor"
 UTILITIES = f"{COMPILER}.utils"
@@ -80,8 +81,21 @@ class _CompilerShell(_Shell):
     def _marked_later(self, how: str, fn: Any) -> Any:
         if not isinstance(fn, FunctionType):  # a list, or a class
             return getattr(_loaded(self), how)(fn)
-        vars(self).setdefault(_MARKS, []).append((how, fn))
+        self._later(lambda compiler: getattr(compiler, how)(fn))
         return fn
+
+    def mark_static_address(self, t: Any, guard: bool = False) -> None:
+        """Mark a tensor that stays where it is, once there is a compiler: those of static caches do."""
+        there = ref(t)
+
+        def mark(compiler: Any) -> None:
+            if (tensor := there()) is not None:
+                compiler.mark_static_address(tensor, guard=guard)
+
+        self._later(mark)
+
+    def _later(self, mark: Callable[[Any], object]) -> None:
+        vars(self).setdefault(_MARKS, []).append(mark)
 
     def graph_break(self, *_: Any, **__: Any) -> None:
         """End a graph that is being compiled: there is none. Optimizers ask for that in each step."""
@@ -107,8 +121,8 @@ def _loaded(shell: ModuleType) -> Any:
             finally:
                 del vars(shell)["_runs"]
             shell.__class__ = ModuleType  # as importlib's own lazy loader does
-            for how, fn in vars(shell).pop(_MARKS, ()):
-                getattr(shell, how)(fn)
+            for mark in vars(shell).pop(_MARKS, ()):
+                mark(shell)
     if _is_shell(shell):  # within its own code
         raise AttributeError(f"module {shell.__name__!r} is being imported")
     return shell
