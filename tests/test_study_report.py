@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.figure_samples import device, measured, operation
+from tests.ranked_steps import TERA, a_card, relu_on, steps
 from tests.report_samples import HERE, HOSTILE, SMALL, TINY, studied
 from tests.study_samples import begun
 
@@ -18,6 +19,7 @@ from rooflens.cli.main import cli
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Environment, Failure, Memory, Record
 from rooflens.report.charts import Bars, HeatMap, Plot
+from rooflens.report.comparison import devices_tables
 from rooflens.report.study import Report, StudyView, compose
 from rooflens.report.study.agreement import BoundAndTime, against_measured, pairs
 from rooflens.report.study.breakdown import breakdown
@@ -62,6 +64,23 @@ def sentence(report: Report, beginning: str) -> str:
 
 
 # Sentences -----------------------------------------------------------------------------------------------------------
+
+
+def test_devices_are_compared_by_expected_times_where_all_have_one() -> None:
+    # 0.8 GB at 0.8 of 1 and of 2 TB/s: half the time; the table says which time it is.
+    first, second = a_card("first"), a_card("second", 2 * TERA)
+    records = steps(relu_on(first), relu_on(second))
+    found = StudyView(study=Study(title="T", question="Q?", method="M"), records=records).devices
+    assert found is not None
+    assert [row.time for row in found.rows] == ["predicted"] * 2
+    assert [column.header for column in devices_tables(found)[0].columns if column.key == "seconds"] == ["expected"]
+    (note, _) = devices_tables(found)[0].notes
+    assert note == "speed-up: seconds on first over those on the device, as expected"
+    pair = replace(second, name="pair", count=2)  # no time can be expected of it
+    mixed = steps(relu_on(first), relu_on(second), relu_on(pair))
+    bounds = StudyView(study=Study(title="T", question="Q?", method="M"), records=mixed).devices
+    assert bounds is not None
+    assert [row.time for row in bounds.rows] == ["bound"] * 3
 
 
 def test_efficiency_and_devices_in_sentences() -> None:

@@ -33,6 +33,7 @@ from rooflens.report.columns import CASE, PHASE, ROOM, case_columns, p_entry, wh
 from rooflens.report.ranking import ranking_for_files, ranking_tables
 from rooflens.report.series import asked_table, correlation_table, exponent_table, phases_table, sweep_table
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.results import Time
 
 STEP = "step"
 _LONGEST = 40
@@ -283,14 +284,19 @@ _DEVICES = (
 )
 
 
+_TIME_HEADERS: Mapping[Time, str] = {"measured": "measured", "predicted": "expected", "bound": "bound"}
+
+
 def devices_tables(compared: DeviceComparison) -> list[Table]:
     """Return one row per step and device."""
     times = {row.time: TIME_WORDS[row.time] for row in compared.rows}
+    header = _TIME_HEADERS[compared.rows[0].time] if len(times) == 1 else "time"
+    columns = [replace(column, header=header) if column.key == "seconds" else column for column in _DEVICES]
     notes = [
         f"speed-up: seconds on {compared.baseline} over those on the device, {' and '.join(times.values())}",
         "per watt, per price: speed-up over the ratio of rated powers, of prices; above 1 it does more for it",
     ]
-    return [build("Devices", _DEVICES, compared.rows, notes=notes), *_alone({"one device": compared.alone})]
+    return [build("Devices", columns, compared.rows, notes=notes), *_alone({"one device": compared.alone})]
 
 
 SHOWN: Mapping[type, Callable[[Any], list[Table]]] = {

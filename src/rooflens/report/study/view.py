@@ -20,7 +20,7 @@ from rooflens.compare import (
 from rooflens.errors import Incomparable
 from rooflens.records import Environment, RecordFile
 from rooflens.reported import ComparedFigure, ReportedFigure
-from rooflens.results import TIMES, Evidence, RecordSet, join
+from rooflens.results import TIMES, Evidence, RecordSet, Time, join
 from rooflens.study import Status, Study, StudyContents, StudyFolder, Verdict
 
 
@@ -78,13 +78,21 @@ class StudyView:
 
     @cached_property
     def devices(self) -> DeviceComparison | None:
-        """The same steps on several devices, by measured times or else by bounds; None where neither is on two."""
-        for time in TIMES:
-            try:
-                return compare_devices(self.records, time=time)
-            except Incomparable:
-                continue
-        return None
+        """The same steps on several devices, by measured times, else by expected ones if all have one, else by bounds.
+
+        None where neither is known on two.
+        """
+        measured, bounds, expected = map(self._compared, TIMES)
+        if measured is not None:
+            return measured
+        complete = expected is not None and bounds is not None and len(expected.rows) == len(bounds.rows)
+        return expected if complete else bounds
+
+    def _compared(self, time: Time) -> DeviceComparison | None:
+        try:
+            return compare_devices(self.records, time=time)
+        except Incomparable:
+            return None
 
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
