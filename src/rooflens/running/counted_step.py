@@ -281,35 +281,32 @@ class StepCounting:
     def _counted(self, waiting: WaitingRuns, step: ProfiledStep, progress: Progress) -> list[CountedPart]:
         """Let one process after the other count; what the first saw tells which launches the last one concerns."""
         begun, of = time.monotonic(), len(waiting.runs)
-        begins: set[int] = set()
+        plans: dict[int, CountingPlan] = {}
         parts: list[CountedPart] = []
         kept: list[Future[None]] = []
 
         def begin(n: int) -> None:
-            """Let a process count all that the plan does, unless it does already."""
-            if n < of and n not in begins and not _is_last(waiting.groups[n]):
-                begins.add(n)
+            """Let a process count what concerns it, once that is known, unless it does already."""
+            last = n < of and _is_last(waiting.groups[n])
+            if n >= of or n in plans or (last and not parts):
+                return
+            plans[n] = step.plan.only(_with_unseen_work(parts[0], step), step.launches) if last else step.plan
+            if plans[n].counted:
                 if n and not step.together:
                     waiting.built(n)
-                waiting.counting(n, step.plan.rounds)
+                waiting.counting(n, plans[n].rounds)
 
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as keeper:
             for n, (run, group) in enumerate(zip(waiting.runs, waiting.groups, strict=True)):
-                plan = step.plan
-                if _is_last(group):
-                    plan = plan.only(_with_unseen_work(parts[0], step), step.launches)
-                    if not plan.counted:
-                        continue
-                    if not step.together:
-                        waiting.built(n)
-                    waiting.counting(n, plan.rounds)
-                else:
-                    begin(n)
+                begin(n)
+                counted = plans[n].counted
+                if not counted:
+                    continue
                 try:
                     done = run.followed(
                         waiting.report(n),
                         limit=max(1.0, UNTIL[n - of] * self.limit - (time.monotonic() - begun)),
-                        expected=len(plan.counted),
+                        expected=len(counted),
                         progress=self._telling(progress, n, of),
                         # While it writes its report the next may count, if both are on the card.
                         counted=partial(begin, n + 1) if step.together else None,
@@ -323,7 +320,7 @@ class StepCounting:
                 finally:
                     kept.append(keeper.submit(self._kept_report, waiting, n))
                 read = reader.submit(read_report, waiting.tool, done.report, n == 0)
-                parts.append(CountedPart(done=done, read=read, counted=plan.counted))
+                parts.append(CountedPart(done=done, read=read, counted=counted))
         for written in kept:
             written.result()
         return parts
