@@ -8,6 +8,7 @@ import pytest
 from tests.ranked_steps import TERA, a_card, relu_on, steps
 
 import rooflens as rl
+from rooflens.report.columns import BELOW_BOUND
 from rooflens.report.figures.page_layout import Plane, arrange
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.results import RecordSet
@@ -71,3 +72,24 @@ def test_no_label_lies_on_a_band() -> None:
         for whisker in page.figure.whiskers:
             ends = (*plane.at(whisker.start), *plane.at(whisker.end))
             assert not any(text.box.crossed_by(ends) for text in page.within)
+
+
+def test_an_expected_time_below_the_bound_is_marked_as_tables_mark_it(tmp_path: Path) -> None:
+    # Streams that reach 160 % of the bandwidth: 0.5 ms are expected of a bound of 0.8 ms.
+    quick = relu_on(a_card("quick", stream__share_wide=1.6))
+    figure = roofline_figure(quick, by="phase")
+    assert [whisker.below_bound for whisker in figure.whiskers] == [True]
+    assert f"{BELOW_BOUND}." in figure.notes
+    assert any(line.startswith("! expected 500.0 us") for line in figure.marks[0].hover)
+    assert "! 500.0 us" in rl.table(quick, width=200)
+    for suffix, sign in (("svg", "<!-- ! -->"), ("html", "\\u003cb\\u003e!")):
+        path = tmp_path / f"quick.{suffix}"
+        figure.save(path)
+        assert sign in path.read_text(encoding="utf-8")
+    data = rl.explore(quick).data
+    assert data["marks"]["below_bound"] == [False, True]  # the bound, and the expected time
+    assert data["marks"]["told"][1][0] == "! 500.0 us"
+    usual = roofline_figure(relu_on(SLOW), by="phase")
+    assert not usual.whiskers[0].below_bound
+    assert f"{BELOW_BOUND}." not in usual.notes
+    assert rl.explore(relu_on(SLOW)).data["marks"]["below_bound"] == [False, False]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from dataclasses import replace
+from io import StringIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.figure_samples import chain, device, measured, operation, records
 
+import rooflens as rl
 from rooflens.costs.registry import families
 from rooflens.errors import InvalidValue
-from rooflens.records import Bound, Case, Device, Record, Timing, Work
+from rooflens.records import Bound, Case, Device, Floor, Record, Timing, Work
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.figures.roofline import ABOVE, roofline_figure
 from rooflens.report.figures.roofline_data import Mark
@@ -21,6 +24,7 @@ from rooflens.report.figures.saving import Figure
 TOY = device()  # 1 TB/s, 100 TFLOP/s of products, 10 TFLOP/s on the general lanes
 ON_TOY = Case(model="net", device="toy-100", batch=4)
 ANYWHERE = replace(ON_TOY, device=None)
+VECTOR = {"vector.fp32": 1e9}
 
 
 def convolution(case: Case = ON_TOY) -> Record:
@@ -57,6 +61,30 @@ class TestMarks:
         assert whole.whole
         assert whole.x == pytest.approx(1.001e12 / 1.1e10)
         assert whole.y == pytest.approx(1.001e12 / 20e-3)
+
+    @pytest.mark.parametrize(
+        ("step", "written", "drawn"),
+        [
+            (relu(), 0.1, None),
+            # Half of the bytes are what every implementation needs; a causal kernel does half of the FLOP.
+            (
+                replace(relu(), floor=Floor(work=Work(flops=VECTOR, bytes={"dram": 5e9}), cause="cache copies")),
+                0.1,
+                0.2,
+            ),
+            (replace(relu(), kernel_work=Work(flops={"vector.fp32": 5e8}, bytes={"dram": 1e10})), 0.1, 0.05),
+        ],
+        ids=["plain", "floor", "causal"],
+    )
+    def test_a_mark_and_its_row_have_one_intensity(self, step: Record, written: float, drawn: float | None) -> None:
+        found = records([step], [TOY])
+        figure = roofline_figure(found, by="phase")
+        assert [mark.x for mark in figure.marks] == pytest.approx([drawn or written])
+        assert any("'FLOP/B of the bound'" in note for note in figure.notes) == (drawn is not None)
+        (row,) = csv.DictReader(StringIO(rl.table(found, format="csv")))
+        assert float(row["intensity"]) == pytest.approx(written)
+        assert (float(row["bound_intensity"] or 0) or None) == pytest.approx(drawn)
+        assert ("FLOP/B of the bound: of" in rl.table(found, width=200)) == (drawn is not None)
 
     def test_shares_are_of_the_time_of_the_case(self) -> None:
         figure = roofline_figure(records([convolution(), relu(), clone()], [TOY]))

@@ -31,7 +31,14 @@ FASTER = (
     "! faster than the bound: data stayed in a cache, an algorithm with less work (Winograd, FFT) ran, or a ceiling is"
     " too low"
 )
-_CACHED = "! expected below the bound, which has all operands from DRAM: some stay in the cache between operations"
+BELOW_BOUND = ColumnNote(
+    "! expected below the bound, which has all operands from DRAM: some stay in the cache between operations",
+    "predicted_seconds",
+)
+_OF_BOUND = ColumnNote(
+    "FLOP/B of the bound: of the FLOP and bytes that it counts, where pictures have their marks; the code does more",
+    "bound_intensity",
+)
 
 
 def at_least(value: float | None, lower: bool, most: float | None = None) -> Entry:
@@ -127,6 +134,14 @@ WORK = (
         group="work",
     ),
     Column(
+        "bound_intensity",
+        f"{INTENSITY.header} of the bound",
+        INTENSITY.unit,
+        "total.bound_intensity",
+        group="work",
+        show="room",
+    ),
+    Column(
         "lower_bound", "lower bound", group="work", show="files", read=lambda row: row.total and bool(row.total.missing)
     ),
 )
@@ -165,13 +180,7 @@ def _band(row: Any) -> Entry:
 
 def _expected(row: Any) -> Entry:
     """Return the expected time, marked where it is below the bound."""
-    return Entry(row.total and row.total.predicted_seconds, mark="!" if _below_bound(row.total) else "")
-
-
-def _below_bound(total: Total | None) -> bool:
-    if total is None or total.predicted_seconds is None or total.seconds is None:
-        return False
-    return total.predicted_seconds < total.seconds
+    return Entry(row.total and row.total.predicted_seconds, mark="!" if row.total and row.total.below_bound else "")
 
 
 EXPECTED = (
@@ -254,10 +263,11 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
         )
 
 
-def below_notes(totals: Iterable[Total | None]) -> Iterator[str]:
-    """Yield why an expected time of some totals is marked, if one is."""
-    if any(map(_below_bound, totals)):
-        yield _CACHED
+def number_notes(totals: Iterable[Total | None]) -> Iterator[str]:
+    """Yield why an expected time of some totals is marked, if one is, and why there are two intensities."""
+    known = [total for total in totals if total is not None]
+    yield from [_OF_BOUND] if any(total.bound_intensity for total in known) else []
+    yield from [BELOW_BOUND] if any(total.below_bound for total in known) else []
 
 
 def piece_notes(total: Total, pieces: Iterable[Total]) -> Iterator[str]:
@@ -265,7 +275,7 @@ def piece_notes(total: Total, pieces: Iterable[Total]) -> Iterator[str]:
     yield from _bound_notes([total])
     if total.prediction is not None:
         yield ColumnNote("expected of a piece: on the device alone, without waiting for the host", PIECE_PREDICTED.key)
-    yield from (ColumnNote(note, PIECE_PREDICTED.key) for note in below_notes(pieces))
+    yield from number_notes(pieces)
 
 
 def _bound_notes(seen: Sequence[Total]) -> Iterator[str]:

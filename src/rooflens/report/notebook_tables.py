@@ -15,8 +15,8 @@ from rooflens.report.columns import (
     EXPECTED,
     NO_DEVICE,
     WORK,
-    below_notes,
     coverage_line,
+    number_notes,
     surplus_notes,
     total_notes,
 )
@@ -78,7 +78,7 @@ def _total(total: Total) -> Sequence[Table]:
         for some in (
             [coverage_line(total.coverage)] if total.coverage.operations else [],
             total_notes([total]),
-            below_notes([total]),
+            number_notes([total]),
             surplus_notes([total]),
             [NO_DEVICE] if total.device is None and total.work is not None else [],
         )

@@ -9,7 +9,7 @@ from rooflens.compare import DeviceRanking
 from rooflens.compare.ranking import RankedBy, RankedDevice, quantity_by
 from rooflens.records import Failure
 from rooflens.report.case_names import differing
-from rooflens.report.columns import BOUNDS, EXPECTED, WORK, below_notes, case_columns, total_notes
+from rooflens.report.columns import BOUNDS, EXPECTED, WORK, case_columns, number_notes, total_notes
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
 from rooflens.results import Quantity
 from rooflens.results.answers import COST_PER_ANSWER, COST_PER_SAMPLE
@@ -114,7 +114,7 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
             f"host-bound, so that the card hardly matters: {_few(list(names))}; --cuda-graph and --compile tell what"
             " less work for the host gives"
         )
-    yield from below_notes(row.total for row in rows)
+    yield from number_notes(row.total for row in rows)
     if any(row.value("energy") is not None for row in rows):
         yield f"{quantity_by(mode, 'energy').header}: the card at its power limit all the time, an upper figure"
     bounded = list(dict.fromkeys(row.step.device or "" for row in rows if row.time == "bound"))

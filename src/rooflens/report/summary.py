@@ -21,9 +21,9 @@ from rooflens.report.columns import (
     SOURCE,
     WORK,
     at_least,
-    below_notes,
     coverage_notes,
     device_notes,
+    number_notes,
     recomputation_notes,
     surplus_notes,
     total_notes,
@@ -312,7 +312,7 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.total is not None and row.total.bound is not None for row in rows):
         yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
-    yield from below_notes(row.total for row in rows)
+    yield from number_notes(row.total for row in rows)
     yield from surplus_notes(row.total for row in rows if row.total is not None and row.only is None)
     yield from recomputation_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.rate[1] == "bound" and row.case.mode not in ANSWERS for row in rows):

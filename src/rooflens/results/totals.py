@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isclose
 from typing import Literal, TypeVar
 
 from rooflens.notebook import Displayed
@@ -73,6 +74,7 @@ class Total(Displayed):
         flops: element-wise and special functions included.
         bytes: per level, recomputation included: it is real traffic.
         intensity: FLOP per DRAM byte, recomputation included in both.
+        bound_intensity: the same of the work that the bound counts, where it is another; a picture puts it there.
         missing: operations whose FLOP are unknown: with any, FLOP and bound are lower bounds.
         surplus: what the code as written does beyond the bound, by cause; empty where it does no more.
     """
@@ -171,6 +173,21 @@ class Total(Displayed):
     def needed(self) -> Work | None:
         """The summed work that every implementation needs, as a roofline draws it; None where no record has any."""
         return Work.of_calls(self._needed)
+
+    @cached_property
+    def bound_intensity(self) -> float | None:
+        """FLOP per DRAM byte of what every implementation needs; None where it is `intensity`, or unknown."""
+        moved = None if self.needed is None else self.needed.bytes.get("dram")
+        if self.needed is None or not moved or self.intensity is None:
+            return None
+        intensity = self.needed.total_flops / moved
+        return None if isclose(intensity, self.intensity, rel_tol=1e-6) else intensity
+
+    @property
+    def below_bound(self) -> bool:
+        """True if the expected time is below the bound: some operands stay in a cache between operations."""
+        expected, bound = self.predicted_seconds, self.seconds
+        return expected is not None and bound is not None and expected < bound
 
     @cached_property
     def whole_bound(self) -> Bound | None:

@@ -11,7 +11,7 @@ from typing import Any
 from rooflens import units
 from rooflens.records import MEMORY_CAUSES, Case, Device, Failure, Memory, Phase
 from rooflens.report.case_names import PHASE_WORDS, SOURCE_WORDS, short_device
-from rooflens.report.columns import CASE, cause_columns
+from rooflens.report.columns import BELOW_BOUND, CASE, cause_columns
 from rooflens.report.escape import printable
 from rooflens.report.explorer.encoded import Numbered, encoded
 from rooflens.report.explorer.step_marks import EXPECTED, StepMark, sources_of, step_marks, why_none
@@ -301,6 +301,7 @@ def _drawn(rows: _Rows, levels: Sequence[str]) -> dict[str, Any]:
         "marks": {"row": [row for row, _ in marks]} | {name: [getattr(s, name) for _, s in marks] for name in held},
         "uses": uses.shown(list),
         "without": reasons.shown(str),
+        "belowBound": BELOW_BOUND,
         "on": on,
         "ticks": _ticks([spot for _, spot in marks], rows.devices),
     }

@@ -30,6 +30,7 @@ class StepMark:
         x: FLOP per byte of `level`; y: FLOP/s.
         low, high: FLOP/s by the ends of the band of an expected time.
         above_roof: quicker than the units and this level of its device allow.
+        below_bound: an expected time that is below the bound.
         told: its time, intensity and performance as text.
     """
 
@@ -40,6 +41,7 @@ class StepMark:
     low: float | None = None
     high: float | None = None
     above_roof: bool = False
+    below_bound: bool = False
     told: tuple[str, str, str]
 
 
@@ -66,6 +68,7 @@ def step_marks(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Ite
             check_drawable(item.case.label(), x, y)
             band = total.prediction if source == EXPECTED else None
             sign = ">= " if work.missing else ""
+            below = source == EXPECTED and total.below_bound
             yield StepMark(
                 source=source,
                 level=level,
@@ -74,8 +77,9 @@ def step_marks(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Ite
                 low=work.total_flops / band.high if band is not None and band.high else None,
                 high=work.total_flops / band.low if band is not None and band.low else None,
                 above_roof=roof is not None and seconds < roof,
+                below_bound=below,
                 told=(
-                    units.show(seconds, "s"),
+                    f"{'! ' if below else ''}{units.show(seconds, 's')}",
                     f"{sign}{text(Entry(x), _INTENSITY)} FLOP/B",
                     f"{sign}{units.show(y, 'FLOP/s')}",
                 ),

@@ -286,7 +286,8 @@ def _whiskers(marks: Sequence[Mark], work: Work, piece: Piece) -> Iterator[Whisk
             continue
         times = (piece.expected.high, piece.expected.seconds, piece.expected.low)
         low, middle, high = ((mark.x, work.total_flops / seconds) for seconds in times)
-        yield Whisker(group=mark.group, device=mark.device, start=low, end=high, middle=middle)
+        below = middle[1] > mark.y
+        yield Whisker(group=mark.group, device=mark.device, start=low, end=high, middle=middle, below_bound=below)
 
 
 def _mark(piece: Piece, work: Work, time: PieceTime, under: CaseDevice, level: str, *, group: str, label: str) -> Mark:
@@ -345,16 +346,17 @@ def _hover(
         "no FLOP" if spot is None else f"intensity {at_least}{spot.intensity:.4g} FLOP/B",
         "" if spot is None else f"performance {at_least}{units.show(spot.performance, 'FLOP/s')}",
         time.remark,
-        _expected(piece.expected) if time.source == "estimate" and piece.expected is not None else "",
+        _expected(piece.expected, time) if time.source == "estimate" and piece.expected is not None else "",
         _missing(work) if work.missing else "",
         *(remark for level in levels for remark in remarks(piece.records, level)),
     ]
     return list(filter(None, rows))
 
 
-def _expected(expected: Prediction) -> str:
+def _expected(expected: Prediction, bound: PieceTime) -> str:
     band = units.show_range(expected.low, expected.high, "s")
-    return f"expected {units.show(expected.seconds, 's')}, 8 of 10 measured times in {band}"
+    sign = "! " if expected.seconds < bound.seconds else ""
+    return f"{sign}expected {units.show(expected.seconds, 's')}, 8 of 10 measured times in {band}"
 
 
 def _missing(work: Work) -> str:

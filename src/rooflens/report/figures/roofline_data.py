@@ -123,6 +123,7 @@ class Whisker:
 
     Attributes:
         device: index into `RooflineData.devices`; where there are several, the middle has its colour.
+        below_bound: the expected time is below the bound; told by a sign.
     """
 
     group: str
@@ -130,6 +131,7 @@ class Whisker:
     start: XY
     end: XY
     middle: XY
+    below_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,6 +116,14 @@ def _lines(plane: Axes, page: Page) -> None:
         plane.plot(*ends, color=colour, linewidth=_BAND, alpha=_FAINTLY, solid_capstyle="butt", zorder=_LINES)
         middle = middle_colour(whisker, figure, page.colours)
         plane.plot(*whisker.middle, "_", color=middle, markersize=6, markeredgewidth=1.2, zorder=_LINES)
+        if whisker.below_bound:
+            beside: dict[str, Any] = {
+                "xytext": (5, 0),
+                "textcoords": "offset points",
+                "va": "center",
+                "fontsize": HEADING,
+            }
+            plane.annotate("!", whisker.middle, color=FLAG, fontweight="bold", zorder=_TEXT, **beside)
     for link in figure.links:
         colour = page.colours[link.group]
         plane.plot(*zip(link.start, link.end, strict=True), color=colour, linewidth=1.0, alpha=0.8, zorder=_LINES)

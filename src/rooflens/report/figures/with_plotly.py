@@ -7,7 +7,7 @@ name. So they are arranged to be apart at every width within the bounds; zooming
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from rooflens import units
 from rooflens.report.figures.axes import XY, Axis, log_ticks, tick_text, ticks
 from rooflens.report.figures.drawn_marks import DrawnMark, middle_colour
-from rooflens.report.figures.labels import HEADING, NORMAL
+from rooflens.report.figures.labels import HEADING, NORMAL, LegendRow
 from rooflens.report.figures.page_layout import (
     BELOW,
     EDGE,
@@ -235,13 +235,7 @@ def _groups(page: Page) -> Iterator[dict[str, Any]]:
         links = [link for link in figure.links if link.group == group]
         if links:
             yield _trace("lines", _segments(links), legendgroup=group, line={"color": row.colour, "width": 1.2})
-        whiskers = [whisker for whisker in figure.whiskers if whisker.group == group]
-        if whiskers:
-            look = {"legendgroup": group, "line": {"color": row.colour, "width": 5}}
-            yield _trace("lines", _segments(whiskers), opacity=0.35, **look)
-            middles = [middle_colour(whisker, figure, page.colours) for whisker in whiskers]
-            middle = {"symbol": "line-ew-open", "size": 8, "color": middles, "line": {"width": 1.6}}
-            yield _trace("markers", [whisker.middle for whisker in whiskers], legendgroup=group, marker=middle)
+        yield from _bands(figure, row, group, page.colours)
         for trail in figure.trails:
             if trail.group == group:
                 look = {"legendgroup": group, "line": {"color": row.colour} | _TRAIL}
@@ -258,6 +252,21 @@ def _groups(page: Page) -> Iterator[dict[str, Any]]:
             ring = {"symbol": "circle-open", "size": sizes, "color": FLAG, "line": {"width": 2}}
             points = [(drawn.mark.x, drawn.mark.y) for drawn in ringed]
             yield _trace("markers", points, legendgroup=group, marker=ring)
+
+
+def _bands(figure: RooflineData, row: LegendRow, group: str, colours: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield the bands of expected times of a group, their middles, and a sign at those below the bound."""
+    whiskers = [whisker for whisker in figure.whiskers if whisker.group == group]
+    if whiskers:
+        look = {"legendgroup": group, "line": {"color": row.colour, "width": 5}}
+        yield _trace("lines", _segments(whiskers), opacity=0.35, **look)
+        middles = [middle_colour(whisker, figure, colours) for whisker in whiskers]
+        middle = {"symbol": "line-ew-open", "size": 8, "color": middles, "line": {"width": 1.6}}
+        yield _trace("markers", [whisker.middle for whisker in whiskers], legendgroup=group, marker=middle)
+    flagged = [whisker.middle for whisker in whiskers if whisker.below_bound]
+    if flagged:
+        words = {"textposition": "middle right", "textfont": {"color": FLAG, "size": HEADING * PX}}
+        yield _trace("text", flagged, legendgroup=group, text="<b>!</b>", **words)
 
 
 def _segments(lines: Sequence[Link | Tie | Whisker]) -> list[XY | None]:

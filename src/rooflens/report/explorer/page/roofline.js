@@ -198,6 +198,8 @@ function marksOfColour(on, marks, colours) {
     const [colour, shape] = key.split(" ");
     return draw("path", { class: `c ${colour} ${shape === "cross" ? "l thick" : "d"}`, d });
   });
+  const beside = (mark) => ({ class: "flag", x: on.x(x[mark]) + size + 2, y: on.y(y[mark]) + 4 });
+  drawn.push(...marks.filter((mark) => page.marks.below_bound[mark]).map((mark) => draw("text", beside(mark), "!")));
   return rings ? [...drawn, draw("path", { class: "above", d: rings })] : drawn;
 }
 
@@ -262,6 +264,7 @@ function withoutMark(rows, marks) {
   const lines = [...reasons].map(([reason, count]) => make("li", {}, `${plural(count, "row")} without a mark: ${reason}`));
   if (marks.some((mark) => page.marks.above_roof[mark]))
     lines.push(make("li", {}, "A ringed mark is quicker than its roof: a cache, an algorithm with less work, a boost clock, or a wrong number."));
+  if (marks.some((mark) => page.marks.below_bound[mark])) lines.push(make("li", {}, page.belowBound));
   return make("ul", { className: "notes" }, ...lines);
 }
 
