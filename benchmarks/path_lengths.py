@@ -3,8 +3,9 @@
     python benchmarks/path_lengths.py [--json] [--functions table]
 
 Fixed cases: the table and the picture of resnet18 (batch 256, an A100), and the report of a small study of estimates.
-Comprehensions and lambdas are lines of the function that holds them, and are not counted. tests/test_path_lengths.py
-holds the limits: 96 functions in 16 files for the table, 136 in 29 for the picture, 411 in 86 for the report.
+Comprehensions and lambdas are lines of the function that holds them, and are not counted. Nor are the effects of
+expected times: each is a formula for one kind of call, as those of costs are, which ran before. The limits are in
+tests/test_path_lengths.py.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from rooflens.records import Device, Work
 from rooflens.results import RecordSet
 
 SOURCE = f"{Path(rl.__file__).parent}/"
+FORMULAS = "predict/effects/"
 STUDY = """\
 title = "Two models on two devices"
 question = "Which device is faster?"
@@ -89,6 +91,8 @@ def follow(answer: Callable[[], object]) -> Followed:
         if event != "call" or not code.co_filename.startswith(SOURCE) or code.co_name.startswith("<"):
             return
         file, function = code.co_filename.removeprefix(SOURCE), code.co_qualname
+        if file.startswith(FORMULAS):
+            return
         followed.functions[file].add(function)
         if (file, function) == ("roofline/bound.py", "bound"):
             followed.bounds.append((frame.f_locals["work"], frame.f_locals["device"]))

@@ -197,6 +197,10 @@ def test_few_models_cannot_tell_what_goes_with_latency(models: int) -> None:
     assert sentence(report, "What goes with latency") == (
         f"What goes with latency over {models} models is not told from chance: so few cannot give a p below 0.05."
     )
+    assert not [drawn for drawn in report.charts if isinstance(drawn.chart, HeatMap)]
+    (section,) = (its for its in report.sections if its.key == "latency")
+    assert "correlations" not in [block.key for block in section.blocks if isinstance(block, TableBlock)]
+    assert any(str(block).startswith("Correlations with latency are left out") for block in section.blocks)
 
 
 def test_hypotheses_come_first_and_comparisons_against_them_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import isclose
 from typing import Any
 
 from rooflens.records import MEMORY_CAUSES, Case, Cause, Record
@@ -35,8 +36,8 @@ BELOW_BOUND = ColumnNote(
     "! expected below the bound, which has all operands from DRAM: some stay in the cache between operations",
     "predicted_seconds",
 )
-_OF_BOUND = ColumnNote(
-    "FLOP/B of the bound: of the FLOP and bytes that it counts, where pictures have their marks; the code does more",
+OF_BOUND = ColumnNote(
+    "FLOP/B: of the FLOP and bytes that the bound counts, as in pictures; the code as written does more",
     "bound_intensity",
 )
 
@@ -127,20 +128,13 @@ WORK = (
     _count(MACS, show="room"),
     _count(BYTES, "dram_bytes"),
     Column(
-        INTENSITY.name,
+        "bound_intensity",
         INTENSITY.header,
         INTENSITY.unit,
-        lambda row: row.total and at_least(row.total.intensity, bool(row.total.missing)),
+        lambda row: row.total and at_least(row.total.bound_intensity, bool(row.total.missing)),
         group="work",
     ),
-    Column(
-        "bound_intensity",
-        f"{INTENSITY.header} of the bound",
-        INTENSITY.unit,
-        "total.bound_intensity",
-        group="work",
-        show="room",
-    ),
+    Column(INTENSITY.name, f"{INTENSITY.header} as written", INTENSITY.unit, "total.intensity", show="files"),
     Column(
         "lower_bound", "lower bound", group="work", show="files", read=lambda row: row.total and bool(row.total.missing)
     ),
@@ -152,7 +146,7 @@ PIECE_OF_WORK = tuple(
     for column in WORK
 )
 """`WORK` where sizes and times are shown too: FLOP, and where there is room bytes."""
-PART_OF_WORK = tuple(replace(column, show="room") if column.key == "intensity" else column for column in WORK)
+PART_OF_WORK = tuple(replace(column, show="room") if column.key == "bound_intensity" else column for column in WORK)
 """`WORK` where names are long and many: intensity gives way to totals, which can be compared down a column."""
 BOUNDS = (
     Column(
@@ -263,10 +257,16 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
         )
 
 
+def does_more(total: Total) -> bool:
+    """True if the FLOP per byte of the code as written are others than those that the bound counts."""
+    written, counted = total.intensity, total.bound_intensity
+    return written is not None and counted is not None and not isclose(written, counted, rel_tol=1e-6)
+
+
 def number_notes(totals: Iterable[Total | None]) -> Iterator[str]:
     """Yield why an expected time of some totals is marked, if one is, and why there are two intensities."""
     known = [total for total in totals if total is not None]
-    yield from [_OF_BOUND] if any(total.bound_intensity for total in known) else []
+    yield from [OF_BOUND] if any(map(does_more, known)) else []
     yield from [BELOW_BOUND] if any(total.below_bound for total in known) else []
 
 

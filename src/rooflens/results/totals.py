@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isclose
 from typing import Literal, TypeVar
 
 from rooflens.notebook import Displayed
@@ -74,7 +73,7 @@ class Total(Displayed):
         flops: element-wise and special functions included.
         bytes: per level, recomputation included: it is real traffic.
         intensity: FLOP per DRAM byte, recomputation included in both.
-        bound_intensity: the same of the work that the bound counts, where it is another; a picture puts it there.
+        bound_intensity: the same of the work that the bound counts, where pictures have their marks.
         missing: operations whose FLOP are unknown: with any, FLOP and bound are lower bounds.
         surplus: what the code as written does beyond the bound, by cause; empty where it does no more.
     """
@@ -176,12 +175,9 @@ class Total(Displayed):
 
     @cached_property
     def bound_intensity(self) -> float | None:
-        """FLOP per DRAM byte of what every implementation needs; None where it is `intensity`, or unknown."""
+        """FLOP per DRAM byte of what every implementation needs; None where either is nothing or unknown."""
         moved = None if self.needed is None else self.needed.bytes.get("dram")
-        if self.needed is None or not moved or self.intensity is None:
-            return None
-        intensity = self.needed.total_flops / moved
-        return None if isclose(intensity, self.intensity, rel_tol=1e-6) else intensity
+        return self.needed.total_flops / moved or None if self.needed is not None and moved else None
 
     @property
     def below_bound(self) -> bool:

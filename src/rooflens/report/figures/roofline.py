@@ -9,7 +9,7 @@ from dataclasses import replace
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Device
 from rooflens.report.case_names import shared
-from rooflens.report.columns import BELOW_BOUND, misfits
+from rooflens.report.columns import BELOW_BOUND, OF_BOUND, does_more, misfits
 from rooflens.report.figures.axes import Axis
 from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, Naming, PieceKind, launches
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceiling_lines, roofs
@@ -38,9 +38,6 @@ _MOST_LINES = 60
 
 _COUNTED = (
     "Estimates of what was counted too are not drawn: they know one memory level. level='dram' (--level) shows both."
-)
-_NEEDED = (
-    "FLOP and bytes are those that the bound counts ('FLOP/B of the bound' in tables): the code as written does more."
 )
 _MEANING: Mapping[PieceKind, str] = {
     "model": "one mark per case",
@@ -248,8 +245,8 @@ def _notes(
         yield ABOVE
     if any(whisker.below_bound for whisker in placed.whiskers):
         yield f"{BELOW_BOUND}."
-    if "dram" in levels and any((total := item.total()) is not None and total.bound_intensity for item in evidence):
-        yield _NEEDED
+    if "dram" in levels and any((total := item.total()) is not None and does_more(total) for item in evidence):
+        yield f"{OF_BOUND.replace('as in pictures', 'as in tables')}."
     if placed.rug:
         share = max(mark.high for mark in placed.rug)
         percent = f"{100 * share:.3g} %" if share >= _SMALLEST_SHARE else "less than 0.01 %"

@@ -21,6 +21,10 @@ from rooflens.report.study.view import StudyView
 
 MOST_ROWS = 24
 """Settings that a heat map shows."""
+_TOO_FEW = (
+    "Correlations with latency are left out: so few models tell nothing from chance. 'rooflens compare --question"
+    " correlation' shows them."
+)
 _SHOWN: tuple[Compared, ...] = ("flops", "parameters")
 
 
@@ -31,9 +35,12 @@ def latency(view: StudyView) -> Section | None:
     except Incomparable:
         return None
     blocks: list[Block] = [FigureBlock(chart=chart) for x in _SHOWN if (chart := against(known, x)) is not None]
-    if view.correlations:
-        blocks.append(FigureBlock(chart=heat_map(view.correlations)))
-        blocks.append(TableBlock(key="correlations", table=correlation_table(view.correlations)))
+    telling = [item for item in view.correlations if any(one.p is not None for one in item.coefficients.values())]
+    if telling:
+        blocks.append(FigureBlock(chart=heat_map(telling)))
+        blocks.append(TableBlock(key="correlations", table=correlation_table(telling)))
+    elif view.correlations:
+        blocks.append(_TOO_FEW)
     grown = exponents(view.records, BATCH)
     if grown:
         blocks.append(TableBlock(key="exponents", table=exponent_table(grown), folded=len(grown) > MOST_ROWS))
