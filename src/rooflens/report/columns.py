@@ -270,12 +270,18 @@ def number_notes(totals: Iterable[Total | None]) -> Iterator[str]:
     yield from [BELOW_BOUND] if any(total.below_bound for total in known) else []
 
 
-def piece_notes(total: Total, pieces: Iterable[Total]) -> Iterator[str]:
-    """What a reader must know of the pieces of a total."""
-    yield from _bound_notes([total])
-    if total.prediction is not None:
+def piece_notes(of: Total, rows: Sequence[Any]) -> Iterator[str]:
+    """Yield coverage, lower bounds, and what numbers of the rows of a total need a word: `case`, `total`, `reached`."""
+    if of.coverage.operations:
+        yield coverage_line(of.coverage)
+        if of.device is None and rows:
+            yield no_bounds(rows[0].case)
+    yield from _bound_notes([of])
+    if of.prediction is not None:
         yield ColumnNote("expected of a piece: on the device alone, without waiting for the host", PIECE_PREDICTED.key)
-    yield from number_notes(pieces)
+    yield from number_notes(row.total for row in rows)
+    if any((row.reached or 0) > 1 for row in rows):
+        yield FASTER
 
 
 def _bound_notes(seen: Sequence[Total]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from rooflens.records import Case, Phase, Shape, TracedModule
 from rooflens.report.columns import (
     BOUNDS,
     CASE,
-    FASTER,
     PART_OF_WORK,
     PHASE,
     PIECE_EFFICIENCY,
@@ -22,9 +21,7 @@ from rooflens.report.columns import (
     PIECE_TIME,
     SHARE,
     TIME_SHARE,
-    coverage_line,
     headed_by_clock,
-    no_bounds,
     piece_notes,
     sum_of_known,
     whole,
@@ -207,7 +204,7 @@ def module_tree(
     only = records.phases[0] if len(records.phases) == 1 else None
     tree, deepest = _rows(rs.cases[0], records, of, modules(rs, phase, times or ()), depth, only)
     rows = [row for row in tree if row.seconds is not None or row.total.records]
-    notes = [*_depth_note(rows, depth, deepest), *_notes(of, rows), *(times.notes if times is not None else ())]
+    notes = [*_depth_note(rows, depth, deepest), *piece_notes(of, rows), *(times.notes if times is not None else ())]
     return build("Modules", headed_by_clock(_TREE, times or ()), rows, notes=notes)
 
 
@@ -233,7 +230,7 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
         tree, deepest = _rows(item.case, work, of, modules(work, None, times), depth, only, flat)
         shown = [row for row in tree if row.below or row.seconds is not None or row.total.records]
         rows += shown
-        notes += [*_depth_note(shown, depth, deepest), *_notes(of, shown)]
+        notes += [*_depth_note(shown, depth, deepest), *piece_notes(of, shown)]
     if not any(row.below or row.module.path for row in rows):
         raise InvalidValue("nothing is known of the modules of these records: they were taken of whole models")
     notes += [NOTE] if any(share for row in rows for share in row.ceilings.values()) else []
@@ -321,14 +318,3 @@ def _depth_note(rows: Sequence[_ModuleRow], depth: int | None, deepest: int) -> 
     if depth is None or deepest <= depth or not rows:
         return []
     return [f"depth {depth} of {deepest}: what lies deeper is in the totals of these modules"]
-
-
-def _notes(of: Total, rows: Sequence[_ModuleRow]) -> Iterator[str]:
-    """Yield coverage, lower bounds and what the bound leaves out."""
-    if of.coverage.operations:
-        yield coverage_line(of.coverage)
-        if of.device is None and rows:
-            yield no_bounds(rows[0].case)
-    yield from piece_notes(of, (row.total for row in rows))
-    if any((row.reached or 0) > 1 for row in rows):
-        yield FASTER

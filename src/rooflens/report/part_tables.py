@@ -13,7 +13,6 @@ from rooflens.records import Argument, Call, Case, Phase, Tensor
 from rooflens.report.columns import (
     BOUNDS,
     CASE,
-    FASTER,
     PHASE,
     PIECE_EFFICIENCY,
     PIECE_OF_WORK,
@@ -23,9 +22,7 @@ from rooflens.report.columns import (
     TIME_SHARE,
     WORK,
     at_least,
-    coverage_line,
     headed_by_clock,
-    no_bounds,
     piece_notes,
 )
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
@@ -326,15 +323,8 @@ def _notes(rows: Sequence[PartRow]) -> Iterator[str]:
     """Yield coverage, lower bounds, and what numbers of these rows need a word."""
     if not rows:
         return
-    of = rows[0].of
-    if of.records:
-        yield coverage_line(of.coverage)
-        if of.device is None:
-            yield no_bounds(rows[0].case)
-        yield from piece_notes(of, (row.total for row in rows))
+    yield from piece_notes(rows[0].of, rows)
     if any(row.highest for row in rows):
         yield NOTE
     if any(row.seconds is None for row in rows) and rows[0].of_seconds is not None:
         yield "-: not timed apart; calls that share module, name and recorded sizes have one time together"
-    if any((row.reached or 0) > 1 for row in rows):
-        yield FASTER
