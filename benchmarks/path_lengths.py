@@ -3,9 +3,9 @@
     python benchmarks/path_lengths.py [--json] [--functions table]
 
 Fixed cases: the table and the picture of resnet18 (batch 256, an A100), and the report of a small study of estimates.
-Comprehensions and lambdas are lines of the function that holds them, and are not counted. Nor are the effects of
-expected times: each is a formula for one kind of call, as those of costs are, which ran before. The limits are in
-tests/test_path_lengths.py.
+Comprehensions and lambdas are lines of the function that holds them, and are not counted. Nor is the layer of
+expected times: most of it are formulas, each for one kind of call, as those of costs are, which ran before. The limits
+are in tests/test_path_lengths.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rooflens.records import Device, Work
 from rooflens.results import RecordSet
 
 SOURCE = f"{Path(rl.__file__).parent}/"
-FORMULAS = "predict/effects/"
+FORMULAS = "predict/"
 STUDY = """\
 title = "Two models on two devices"
 question = "Which device is faster?"
