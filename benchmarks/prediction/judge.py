@@ -173,7 +173,7 @@ def _held(rows: Sequence[Judged], halves: tuple[Bands, Bands]) -> str:
 def read_off(rows: Iterable[Judged]) -> list[Judged]:
     """The rows that bands are read off: of steps, those whose operations no constant was read off.
 
-    The phase of an optimizer is left out: where it falls off torch's fast path it takes eight times as long.
+    The phase of an optimizer is left out: where the host is not ahead it takes the host's time, eight times as long.
     """
     return [
         row for row in rows if not (row.steps and row.seen and row.level != "replayed") and "optimizer" not in row.mode
