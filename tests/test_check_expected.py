@@ -85,7 +85,7 @@ def test_pieces_and_steps_without_an_expected_time_are_no_matter_of_this_check()
     timing = Timing(samples=(5.0,), origin="profiler")
     piece = Record(case=estimate.cases[0], source="measure", scope="op", path="relu", name="relu", timing=timing)
     assert not {*CODES} & {*examine(records=estimate + RecordSet([piece])).codes}
-    assert set(FAR) == {"device-bound", "graph", "mixed", "host-bound"}
+    assert set(FAR) == {"device-bound", "graph", "mixed", "host-bound", "in turn"}
     assert NEAR < 1 < min(FAR.values())
 
 
