@@ -308,7 +308,7 @@ class PlayedWorkers:
 
     def run(self, job: Any, tell: Any) -> Done:
         names = ("gemm", "relu", "gemm")
-        tell(Profiled(held=1, memory=self._room))
+        tell(Profiled(held=1, free=self._room))
         case = job.run.case(job.device)
         record = Record(case=case, source="profile", scope="model", notes=("busy",))
         failure = Failure(case=case, source="profile", stage="build", kind="error", message="no room")
@@ -482,6 +482,14 @@ def test_a_process_under_ncu_counts_and_ends_at_once(monkeypatch: pytest.MonkeyP
     counted_start.main(turn, "job0", "1")
     looks = ["wake"] if turn == "0" else []
     assert did == ["job0", "net", "build0", *looks, "cuda", "counted", "ended with 0"]
+
+
+def test_a_process_takes_what_its_driver_takes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 80 bytes 60 are free: the step reserved 12 and now holds 10, the driver 10. Three more need 66 bytes."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (60, 80))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 10)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 12)
+    assert profiling._room() == Profiled(held=22, free=60)
 
 
 def test_a_step_that_cannot_be_profiled_ends_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

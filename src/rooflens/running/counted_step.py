@@ -44,7 +44,7 @@ TIMED = 0.1
 UNTIL = (0.7, 0.9, 1.0)
 """Share of the time limit at which each group of counters ends: the first has most, and takes longest."""
 ROOM = 0.9
-"""Share of a card's memory that processes may hold together."""
+"""Share of a card's free memory that processes may take together."""
 BUILD_SECONDS = 30.0
 """In which processes that count build a step, while the first of them waits; twice as long as the profile took, if that
 is more."""
@@ -257,7 +257,7 @@ class StepCounting:
 
         def profiled(step: Profiled) -> None:
             nonlocal together, until
-            together = 0 < step.held * (len(waiting.runs) + 1) < ROOM * step.memory  # with the worker that tells it
+            together = 0 < step.held * len(waiting.runs) < ROOM * step.free
             patience = max(BUILD_SECONDS, 2 * (time.monotonic() - begun))  # the worker took that long for the same
             until = time.monotonic() + min(patience, self.limit / 2)
             for n in range(len(waiting.runs)) if together else ():

@@ -146,10 +146,15 @@ class PartEntered(Message, frozen=True, kw_only=True):
 
 
 class Profiled(Message, frozen=True, kw_only=True):
-    """The run whose times count is over, and one follows: bytes of the card that the step holds, and that there are."""
+    """The run whose times count is over, and one follows.
+
+    Attributes:
+        held: the most bytes of the card that a process with the step takes, with what torch and the driver need.
+        free: bytes of the card that nobody holds.
+    """
 
     held: int
-    memory: int
+    free: int
 
 
 class Share(Message, frozen=True, kw_only=True):

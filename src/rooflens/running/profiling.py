@@ -46,10 +46,7 @@ def begin(start: Start) -> Serve:
 
             def timed() -> None:
                 nonlocal stage
-                held = memory = 0
-                if where == "cuda":
-                    held, memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
-                tell(Profiled(held=held, memory=memory))
+                tell(_room() if where == "cuda" else Profiled(held=0, free=0))
                 stage = "calls"
                 tell(StageEntered(name=stage))
 
@@ -89,6 +86,13 @@ def count(path: Path, caller: int, is_first: bool) -> None:
     step = _step(asked, "cuda")
     with switches(job.run.dtype), running(step.name):
         profiled_step.counted(step, eager(step, "cuda"), rounds)
+
+
+def _room() -> Profiled:
+    """What this process takes of the card, and what is left; memory of strangers counts as its own."""
+    free, memory = torch.cuda.mem_get_info()
+    beside = memory - free - torch.cuda.memory_reserved()
+    return Profiled(held=torch.cuda.max_memory_reserved() + beside, free=free)
 
 
 def _step(asked: Workload, where: str) -> Step:
