@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 from tests.figure_samples import device, measured, operation
 
 import rooflens as rl
@@ -172,3 +173,15 @@ def test_comparisons_and_charts_say_so_too() -> None:
     assert any(
         "net batch 32 fp32 train on toy does not fit: " in note for note in rl.chart("latency", records).chart.notes
     )
+
+
+def test_a_single_step_that_fits_says_what_it_needs() -> None:
+    shown = rl.table(rl.estimate(torch.nn.Linear(8, 8), inputs=torch.zeros(4, 8), device="t4", name="one"), width=200)
+    assert "of 16.00 GB, " in next(line for line in shown.splitlines() if line.startswith("fits: the step needs "))
+    assert "fits: the step" not in rl.table(rl.estimate("resnet18", batch=[1, 2], device="t4"), width=200)
+
+
+def test_a_plain_call_of_a_decoder_names_its_other_modes() -> None:
+    plain = rl.estimate("hf:llama", batch=1, seq_len=2)
+    assert "--mode prefill and decode are a server's steps" in rl.table(plain, width=200)
+    assert "a server's" not in rl.table(rl.estimate("hf:llama", batch=1, seq_len=2, mode="prefill"), width=200)

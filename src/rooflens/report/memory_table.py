@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from rooflens.records import Case, KvCache, Memory
 from rooflens.report.columns import CASE, SOURCE, cause_columns
 from rooflens.report.table import Column, Table, build
-from rooflens.results import RecordSet
+from rooflens.results import RecordSet, join
+from rooflens.units import show
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,13 @@ def memory(rs: RecordSet) -> Table:
     if any(row.case.mode == "train" and _is_early(row.memory) for row in rows):
         notes.append(GRADIENTS)
     notes += [CACHE] if any(row.kv_cache is not None for row in rows) else []
+    rooms = [item.room for item in join(rs) if item.time is None and item.room is not None]
+    if len(rooms) == 1 and rooms[0].fits:  # of several steps, those that do not fit are told
+        (room,) = rooms
+        free = show(room.reserved, "B")
+        notes.append(
+            f"fits: the step needs {show(room.needed, 'B')} of {show(room.memory, 'B')}, {free} of it to stay free"
+        )
     table = build("Memory at the peak", _MEMORY, rows, notes=notes)
     return replace(table, rows=tuple(dict.fromkeys(table.rows)))
 
