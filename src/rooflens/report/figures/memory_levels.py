@@ -14,7 +14,7 @@ NEAREST_FIRST = (*reversed(LEVELS), *LINKS)
 
 # A note on the bytes of a level begins with the level; it says what they are, or what they miss.
 _ARE, _MISS = "{} bytes are", "{} bytes miss"
-# What Nsight Compute's counters mean where no note says otherwise: see docs/read.md.
+# What Nsight Compute's counters mean where no note says otherwise: see docs/counter-metrics.md.
 _NCU: Mapping[str, str] = {
     "l1": "l1 bytes are l1tex__t_bytes: what passes the tags of L1TEX",
     "l2": "l2 bytes are 32 x lts__t_sectors_srcunit_tex: what passes between SMs and L2",
