@@ -17,6 +17,7 @@ from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.models import Executable, Step, eager, workload
 from rooflens.models.kv_caches import is_fixed
+from rooflens.records import Phase
 from rooflens.report.case_json import promised_json
 from rooflens.running import whole_answers
 from rooflens.running.estimating import estimable
@@ -40,6 +41,7 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 4096,
 }
 H100 = "h100-sxm"
+PHASES: tuple[Phase, ...] = ("prefill", "decode")
 ALTERNATING = {
     "model_type": "gemma3_text",
     "num_hidden_layers": 2,
@@ -156,6 +158,18 @@ def test_the_first_token_is_there_before_the_next_is_begun(tmp_path: Path) -> No
     assert found.seconds == pytest.approx(prefill.seconds + decode.seconds)
     assert (found.low, found.high) == pytest.approx((prefill.low + decode.low, prefill.high + decode.high))
     assert found.regime == decode.regime  # three steps of it
+
+
+def test_of_an_answer_from_graphs_the_prompt_is_read_eagerly(tmp_path: Path) -> None:
+    whole = rl.estimate(saved(tmp_path, LLAMA), batch=BATCH, prompt_len=9, output_len=4, device=H100)
+    device = find(H100)
+    graph = {phase: whole.under(device, phase, "graph").prediction for phase in PHASES}
+    assert graph["prefill"] == whole.under(device, "prefill", "eager").prediction
+    assert graph["decode"] is not None
+    assert graph["decode"].regime == "graph"
+    both = whole.under(device, None, "graph").prediction
+    assert both is not None
+    assert both.seconds == pytest.approx(sum(one.seconds for one in graph.values() if one is not None))
 
 
 def test_an_answer_beyond_the_positions_of_the_model_is_told(tmp_path: Path) -> None:

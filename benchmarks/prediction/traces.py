@@ -12,7 +12,7 @@ import rooflens as rl
 from rooflens.results import RecordSet
 
 OPTIONS = ("seq_len", "kv_cache", "optimizer", "img_size", "channels_last", "compile")
-LANGUAGE = ("prefill", "decode")
+LANGUAGE = ("prefill", "decode", "generate")
 
 
 class Traces:

@@ -99,13 +99,16 @@ def predicted(
 ) -> Prediction | None:
     """Return the time of a step, of one phase of it, or (without a host) of pieces; None where a call is not known.
 
-    Of a whole answer it is the sum of its phases: the first token has to be there before the next is begun.
+    Of a whole answer it is the sum of its phases: the first token has to be there before the next is begun. From CUDA
+    graphs runs its decode alone.
     """
     working = [r for r in records if r.work is not None]
     if conduct.step and phase is None and {record.phase for record in working}.issuperset(ANSWER_PHASES):
         parts = [predicted([r for r in working if r.phase == its], card, conduct, its) for its in ANSWER_PHASES]
         expected = [part for part in parts if part is not None]
         return _in_turn(expected) if len(expected) == len(parts) else None
+    if conduct.step and conduct.way == "graph" and {record.phase for record in working} == {"prefill"}:
+        conduct = replace(conduct, way="eager")  # of an answer only decode is captured: its prompt is read once
     if all(r.call is None for r in working) or any(r.call is None for r in working if not r.work or not r.work.missing):
         return None
     if card.launches_itself and not _timed_on_processors(working, conduct):
