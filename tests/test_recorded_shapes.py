@@ -192,3 +192,19 @@ def test_a_device_of_a_file_by_hand_is_known_as_people_call_it(tmp_path: Path) -
     assert read.where(device="tesla-t4").total().seconds == pytest.approx(1e-3)  # 8.1 GFLOP at 8.1 TFLOP/s
     assert "t4 of the file is taken for tesla-t4" in read.notes
     assert read.where(device="my-board").total().seconds is None
+
+
+def test_kernels_that_no_operation_claims_have_short_names_and_no_module_is_made_up(tmp_path: Path) -> None:
+    path = trace(tmp_path, ("mm", [[2, 64], [64, 64]], 3.0))
+    whole = json.loads(path.read_text())
+    name = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
+    lone = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 5000.0, "dur": 9.0}
+    memset = {**lone, "cat": "gpu_memset", "name": "Memset (Device)", "ts": 6000.0, "dur": 1.0}
+    whole["traceEvents"] += [lone | {"args": {"device": 0, "stream": 7}}, memset | {"args": {"device": 0, "stream": 7}}]
+    path.write_text(json.dumps(whole))
+    shown = rl.table(rl.read(path), by="op", width=100)
+    assert "vectorized_elementwise_kernel<" in shown
+    assert "at::native" not in shown
+    assert "Memset (Device)" in shown
+    assert "module" not in shown
+    assert name in rl.table(rl.read(path), by="op", format="csv")

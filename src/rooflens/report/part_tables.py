@@ -26,7 +26,7 @@ from rooflens.report.columns import (
     piece_notes,
 )
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
-from rooflens.results import Evidence, RecordSet, Total, join
+from rooflens.results import UNATTRIBUTED, Evidence, RecordSet, Total, join
 from rooflens.results.parts import PartKind, StepPart, parts
 from rooflens.results.quantities import efficiency, ratio
 
@@ -122,7 +122,7 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def _kernel_name(row: PartRow) -> Entry:
-    plain = spelling(row.part.name).removeprefix("void ")
+    plain = spelling(row.part.name).removeprefix("void ") if {*"<:"} & {*row.part.name} else row.part.name
     return Entry(row.part.name, label=plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 3]}...")
 
 
@@ -175,7 +175,7 @@ _FAMILY = (
 _OPERATION = (
     *CASE,
     PHASE,
-    Column("operation", "operation", read="part.name", align="left"),
+    Column("operation", "operation", read=_kernel_name, align="left"),  # one that no operation claims is a kernel
     Column("family", "family", read="part.kind", align="left", show="files"),
     Column("shapes", "shapes", read=_shapes_entry, align="left", group="work", show="room"),
     Column(
@@ -272,9 +272,11 @@ def _told_apart(rows: Sequence[PartRow], recorded: bool) -> tuple[Column, ...]:
         with_shapes = {(*name, _shapes(row.part)) for name, row in zip(named, rows, strict=True)}
         naming |= {"path"} if len(with_shapes) < len(rows) and not recorded else set()
         giving |= _GIVING if any(row.seconds is not None for row in rows) else set()
+    placed = any({*row.part.paths} - {"", UNATTRIBUTED} for row in rows)
+    columns = [replace(c, show="files") if c.key == "path" and not placed else c for c in _OPERATION]
     return tuple(
         replace(c, group="", show="always") if c.key in naming else replace(c, show="room") if c.key in giving else c
-        for c in _OPERATION
+        for c in columns
     )
 
 

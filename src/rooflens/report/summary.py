@@ -307,11 +307,6 @@ def _counted(records: RecordSet, depth: int) -> list[Table]:
     return [by_family(by_kind, case, coverage), *modules]
 
 
-def _is_plain_call_of_decoder(row: _Row) -> bool:
-    held = row.evidence.work.memory if row.case.mode == "inference" and row.evidence.work is not None else None
-    return row.only is None and held is not None and bool(held.kv_cache)
-
-
 def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield what a reader of the rows has to know; a note that does not hold for every case says for which."""
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
@@ -323,7 +318,8 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     if any(row.rate[1] == "bound" and row.case.mode not in ANSWERS for row in rows):
         yield "<= samples per second that the bound allows"
     yield from notes_on_tokens([row for row in rows if row.case.mode in ANSWERS and row.case.mode not in ANSWERING])
-    if any(map(_is_plain_call_of_decoder, rows)):
+    calls = [row.evidence.work for row in rows if row.only is None and row.case.mode == "inference"]
+    if any(work.memory is not None and work.memory.kv_cache for work in calls if work is not None):
         yield (
             "mode inference of a language model gives logits of every token; --mode prefill and decode are a server's"
             " steps, --prompt-len and --output-len a whole answer"
