@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MADE = ("cli.md", "benchmark-counting.md", "decoder-floors.md")
+MADE = ("cli.md", "benchmark-counting.md", "decoder-floors.md", "prediction-tables.md")
 MOST_OF_A_PAGE = 1500
 MOST_OF_ALL = 20_300
 _BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -29,7 +29,7 @@ EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 WITH_PYTHON = [page for page in SHOWN if blocks(page, "python") and page.name not in ("design.md", "counting.md")]
 
 
-REFERENCES = ("cli.md", "json.md", "glossary.md", "check.md", "design.md", "evidence.md", "prediction.md")
+REFERENCES = ("cli.md", "json.md", "glossary.md", "check.md", "design.md", "evidence.md", "prediction-tables.md")
 """Pages in which one looks something up: lists of keys, words, codes, promises and measurements."""
 MADE = ("README.md", "benchmark-counting.md", "decoder-floors.md", "coming-from.md", "gallery.md", "tutorial.md")
 """Made by a program, or with a block for each part."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.prediction.tables import Judged, bands_of, errors, held
+import pytest
+from benchmarks.prediction.coverage import bands_of, fold_of, held, interval, of_folds, width
+from benchmarks.prediction.tables import Judged, errors
 
 from rooflens.predict.bands import band, kinds
 
@@ -12,32 +14,47 @@ ROW = Judged(
     source="own", model="a", device="round", level="datasheet", mode="inference", regime="graph", measured=1.0,
     predicted=1.0, bound=0.5, bands=("graph, inference", "graph"),
 )  # fmt: skip
+NAMES = {fold_of(replace(ROW, model=f"m{n}")): f"m{n}" for n in range(60)}
+"""A model of each fold."""
 
 
-def rows(count: int, model: str = "a") -> list[Judged]:
-    """Rows that took 1, 2, 3 ... times what was predicted."""
-    return [replace(ROW, measured=float(n), model=model) for n in range(1, count + 1)]
+def rows(ratios: list[float], model: str) -> list[Judged]:
+    return [replace(ROW, measured=ratio, model=model) for ratio in ratios]
 
 
-def test_a_band_leaves_out_a_tenth_of_further_rows_on_either_side() -> None:
-    # Of 19 values, a twentieth lies on average below the first: (n + 1) / 10 = 2, so the second and the eighteenth.
-    assert bands_of(rows(19))["datasheet", "graph"] == (0.99, 18.0)  # 2.0 would not hold the prediction itself
-    assert bands_of(rows(19))["datasheet", "graph, inference"] == (0.99, 18.0)
+def test_an_interval_has_a_share_of_the_rows_or_a_stretched_range() -> None:
+    ranked = [n / 10 for n in range(5, 16)]  # 0.5 to 1.5
+    assert interval(ranked, 0.8) == pytest.approx((0.6, 1.4))
+    assert interval(ranked, 1.0) == pytest.approx((0.5, 1.5))
+    assert interval(ranked, 2.0) == pytest.approx((0.25, 2.25))  # the median is 1: squares
+    assert interval([2.0, 3.0], 1.0) == (0.99, 3.0)  # the prediction itself lies in the band
 
 
-def test_few_rows_have_the_band_of_a_wider_group_and_all_of_it() -> None:
-    few = bands_of(rows(5))
+def test_the_width_is_that_with_which_a_model_lies_in_what_others_tell() -> None:
+    # Ten models alike: each of the ratios 0.5 ... 1.5 comes ten times, so 8 of 10 rows lie in 8 of 10 rows.
+    alike = {fold: [n / 10 for n in range(5, 16)] for fold in range(10)}
+    assert 0.7 <= width(alike) <= 0.85
+    # Models that differ, and rows of one that do not: only a range beyond what the others tell holds the outer two.
+    apart = {0: [0.8] * 3, 1: [1.0] * 3, 2: [1.0] * 3, 3: [1.0] * 3, 4: [1.25] * 3}
+    assert width(apart) == 0.95 or width(apart) >= 1.0
+    assert width({3: [1.0, 2.0]}) == 1.0, "one model tells of no other"
+
+
+def test_few_rows_have_the_band_of_a_wider_group() -> None:
+    few = bands_of(rows([0.9, 1.1, 1.3], NAMES[0]))
     assert ("datasheet", "graph, inference") not in few
-    assert few["datasheet", "graph"] == (0.99, 5.0)
+    assert few["datasheet", "graph"] == (0.9, 1.3)
 
 
 def test_rows_are_held_against_the_bands_of_other_models() -> None:
-    narrow, wide = ({("datasheet", "graph"): pair} for pair in ((0.9, 1.1), (0.5, 3.0)))
-    assert [held(row, narrow) for row in rows(2)] == [True, False]
-    found = errors(rows(4, "alexnet") + rows(4, "mobilenet_v2"), (narrow, wide))
-    halves = {row.half for name in ("alexnet", "mobilenet_v2") for row in rows(1, name)}
-    assert halves == {0, 1}
-    assert found["coverage"] == 100 * (3 + 1) / 8  # one half against 0.5 to 3, the other against 0.9 to 1.1
+    """One model differs: its own rows never widen the band that it is counted with."""
+    usual = [row for fold in range(1, 10) for row in rows([0.95, 1.0, 1.05], NAMES[fold])]
+    odd = rows([3.0, 3.1, 3.2], NAMES[0])
+    folds = of_folds([*usual, *odd])
+    assert [held(row, folds) for row in odd] == [False] * 3
+    assert folds[0]["datasheet", "graph"][1] < 1.2
+    assert errors(odd, lambda row: held(row, folds))["coverage"] == 0
+    assert errors(usual, lambda row: held(row, folds))["coverage"] > 60
 
 
 def test_a_step_has_the_most_fitting_band() -> None:

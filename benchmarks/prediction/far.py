@@ -28,7 +28,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, required=True)
     traces = Traces(parser.parse_args().traces)
-    sets = (own_models.unseen, own_models.models_with_graphs, own_models.earlier_h200, own_models.decoders)
+    sets = (
+        own_models.unseen,
+        own_models.models_with_graphs,
+        own_models.earlier_h200,
+        own_models.decoders,
+        own_models.processors,
+    )
     every = [row for row in chain.from_iterable(rows(traces) for rows in sets) if row.level != "replayed"]
     for regime, limit in FAR.items():
         rows = [row for row in every if row.regime == regime]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -40,7 +40,8 @@ TIMING = Path(__file__).resolve().parents[3] / "shared" / "data" / "own" / "timi
 RESULTS = Path(__file__).parents[1] / "results"
 H100, H200 = RESULTS / "prediction-h100", RESULTS / "prediction-h200"
 PROCESSOR = RESULTS / "prediction-cpu"
-AGREEMENT, QUIET = "a processor, agreement benchmark", "a processor, the same when it was quiet"
+AGREEMENT, QUIET = "five of the agreement benchmark", "the same five, whole, when the machine was quiet"
+OTHER_MODELS = "twelve others"
 SIZES = {"inception_v3": 299, "efficientnet_b7": 600}
 SUITES = {"h100-sxm": H100, "h200": H200}
 COVERED = 0.9
@@ -111,24 +112,26 @@ def operations_of_the_suite() -> Iterator[Judged]:
 
 @cache
 def replayed_calls(name: str) -> dict[tuple[Call, tuple[object, ...], bool], float]:
-    """Seconds of the calls of 14 models, each alone, on a card; by call, layout and TF32."""
+    """Seconds of calls of models, each alone, on a card; by call, layout and TF32."""
     times: dict[tuple[Call, tuple[object, ...], bool], float] = {}
-    with gzip.open(SUITES[name] / "replayed.jsonl.gz", "rt") as file:
-        for line in file:
-            row = json.loads(line)
-            call = from_plain(row["call"])
-            times[call, call.layout, row["tf32"]] = row["seconds"]
+    for path in sorted(SUITES[name].glob("replayed*.jsonl.gz")):
+        with gzip.open(path, "rt") as file:
+            for line in file:
+                row = json.loads(line)
+                if "seconds" in row:  # others cannot be replayed alone, and tell why
+                    call = from_plain(row["call"])
+                    times[call, call.layout, row["tf32"]] = row["seconds"]
     return times
 
 
-def replayed(records: RecordSet, name: str, dtype: str) -> KnownTimes | None:
+def replayed(records: RecordSet, name: str, dtype: str, phase: Phase | None = "forward") -> KnownTimes | None:
     """Times of the calls of a step that were replayed on a card; None if they are less than 9 of 10 of its time."""
     card = card_of(rl.device(name))
     assert card is not None
     known = replayed_calls(name)
     found: dict[tuple[Call, tuple[object, ...]], float] = {}
     whole = covered = 0.0
-    for record in records.under(card.device, "forward", "graph").records:
+    for record in records.under(card.device, phase, "graph").records:
         for piece, calls in calls_on_device(record):
             seconds = known.get((piece.call, piece.call.layout, dtype == "tf32"))
             each = calls * (expected_seconds(piece, card) if seconds is None else seconds)
@@ -210,27 +213,27 @@ def unseen(traces: Traces) -> Iterator[Judged]:
     sheets = on_sheets(rl.device("h200"))
     for line in (H200 / "truth.jsonl").read_text().splitlines():
         row = json.loads(line)
-        records = traces.step(row)
-        cards = (*sheets, calibrated("h200", row["layer"]))
-        language = row["mode"] in ("prefill", "decode")
-        source = "H200, language models" if language else "H200, 46 models"
-        more: dict[str, Any] = {"source": source, "model": row["model"]}
-        if row["mode"] == "train":
-            phases: tuple[Phase, ...] = ("forward", "backward", "optimizer")
-            for phase in phases:
-                mode = f"train, {phase}"
-                yield from judged(records, cards, phase, "eager", row[f"{phase}_s"], mode=mode, **more)
-            yield from judged(records, cards, None, "eager", row["eager"], mode="train", **more)
-            continue
-        ways: tuple[Way, ...] = ("eager", "graph")
-        for way in ways:
-            if way in row:
-                if language and way == "graph":
-                    records = traces.step(row, captured=True)
-                yield from judged(records, cards, "forward", way, row[way], mode=row["mode"], **more)
-        times = None if language or "graph" not in row else replayed(records, "h200", row["dtype"])
-        if times is not None:
-            yield from judged(records, cards[2:], "forward", "graph", row["graph"], times, mode="inference", **more)
+        own = calibrated("h200", row["layer"])
+        for phase, way, mode, seconds in _timed(row):
+            language = mode in ("prefill", "decode")
+            records = traces.step(row, captured=language and way == "graph")
+            source = "H200, language models" if language else "H200, 46 models"
+            more = {"source": source, "model": row["model"], "mode": mode}
+            yield from judged(records, (*sheets, own), phase, way, seconds, **more)
+            times = replayed(records, "h200", row["dtype"], phase)
+            if times is not None:
+                yield from judged(records, (own,), phase, way, seconds, times, **more)
+
+
+def _timed(row: Mapping[str, Any]) -> Iterator[tuple[Phase | None, Way, str, float]]:
+    """Phase, way, name and seconds of what was timed of a case."""
+    if row["mode"] == "train":
+        phases: tuple[Phase, ...] = ("forward", "backward", "optimizer")
+        yield from ((phase, "eager", f"train, {phase}", row[f"{phase}_s"]) for phase in phases)
+        yield None, "eager", "train", row["eager"]
+        return
+    ways: tuple[Way, ...] = ("eager", "graph")
+    yield from (("forward", way, row["mode"], row[way]) for way in ways if way in row)
 
 
 def processors(traces: Traces) -> Iterator[Judged]:
@@ -239,7 +242,7 @@ def processors(traces: Traces) -> Iterator[Judged]:
     assert card is not None
     for line in (PROCESSOR / "truth.jsonl").read_text().splitlines():
         row = json.loads(line)
-        source = AGREEMENT if row["model"] in {model for model, _, _ in ON_CPU} else "a processor, others"
+        source = AGREEMENT if row["model"] in {model for model, _, _ in ON_CPU} else OTHER_MODELS
         more = {"source": source, "mode": "inference", "model": row["model"]}
         yield from judged(traces.step(row), [card], "forward", "eager", row["seconds"], **more)
     for row in json.loads((RESULTS / "agreement-cpu.json").read_text())["rows"]:
@@ -249,15 +252,22 @@ def processors(traces: Traces) -> Iterator[Judged]:
 
 
 def decoders(traces: Traces) -> Iterator[Judged]:
-    """Language models of transformers on an H100, in bf16: prefill, and decoding steps eager and from graphs."""
-    cards = (*on_sheets(rl.device("h100-sxm")), calibrated("h100-sxm"))
-    for line in (RESULTS / "decoders-h100.ndjson").read_text().splitlines():
-        row = json.loads(line)
-        if not row.get("seconds") or row["mode"] not in ("prefill", "decode") or "weights" in row:
-            continue
-        if row["mode"] == "decode" and row.get("kv_cache") != "static":
-            continue  # timed with a cache that was cut out of a longer one, which takes longer to grow
-        way: Way = "graph" if row.get("cuda_graph") else "eager"
-        records = traces.step({**row, "dtype": "bf16"}, captured=way == "graph")
-        more = {"source": "H100, language models", "mode": row["mode"], "seen": row["mode"] == "decode"}
-        yield from judged(records, cards, None, way, row["seconds"], model=row["model"], **more)
+    """Language models of transformers in bf16: prefill, steps of decoding and whole answers, eager and from graphs.
+
+    Rows with fp8 or int8 weights are left out: their products run in kernels that no suite has. So are steps with a
+    cache that grows: they were timed with one that did not lie dense, and again in truth.jsonl.
+    """
+    for name, file in (("h100-sxm", "decoders-h100.ndjson"), ("h200", "decoders-h200.ndjson")):
+        cards = (*on_sheets(rl.device(name)), calibrated(name))
+        for line in (RESULTS / file).read_text().splitlines():
+            row = json.loads(line)
+            growing = row["mode"] == "decode" and row.get("kv_cache") != "static"
+            other = row["mode"] not in ("prefill", "decode", "generate") or "weights" in row
+            if not row.get("seconds") or growing or other:
+                continue
+            way: Way = "graph" if row.get("cuda_graph") else "eager"
+            captured = way == "graph" and row["mode"] != "generate"  # whole answers capture steps, and no prefill
+            records = traces.step({**row, "dtype": "bf16"}, captured=captured)
+            source = "H100, language models" if name == "h100-sxm" else "H200, decoders"
+            more = {"source": source, "mode": row["mode"], "seen": row["mode"] == "decode" and name == "h100-sxm"}
+            yield from judged(records, cards, None, way, row["seconds"], model=row["model"], **more)

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.prediction.own_models import judged, on_sheets
 from benchmarks.prediction.public_operations import MEASURED, NEUSIGHT
+from benchmarks.prediction.public_sets import own_size
 from benchmarks.prediction.tables import Judged
 from benchmarks.prediction.traces import Traces
 from benchmarks.prediction.truth_models import TIMM
@@ -29,18 +30,16 @@ TABLES = (
     ("benchmark-infer-amp-nhwc-pt240-cu124-rtx4090.csv", "rtx-4090", True, "eager"),
 )
 """Tables of timm, the card, whether images have channels last, and the way."""
-LEFT_OUT = (
-    ("LLM-foundry", 216, "8 to 512 GPUs: an expected time is of one card"),
-    ("TensorRT-LLM", 197, "kernels of another library, fused and in fp8 or fp4; the batch of 140 rows is unknown"),
-    ("gpt-fast", 14, "several cards, int8 and int4 weights in kernels that torch.compile makes, and an MI250X"),
-    ("timm, processors", 4196, "an expected time is of a GPU"),
-    ("timm, training", 1672, "not traced: no time for it"),
-    ("timm, inference, others", 14707, "26 models are traced, eager, of the newest torch for each card and layout"),
-    ("NVIDIA's ResNet-50, TensorFlow", 117, "another framework"),
-    ("NVIDIA's ResNet-50, training", 12, "reading images is part of their time"),
-    ("NeuSight, end to end, others", 76, "AMD, several cards, fusion, and Switch, whose experts depend on the data"),
+SETS = (
+    ("timm, inference", "timm", 14811, "26 models are traced, at their own image size, eager, of the newest torch"),
+    ("NVIDIA's ResNet-50", "NVIDIA's ResNet-50", 165, "TensorFlow; training, which reads images meanwhile"),
+    ("NeuSight, end to end", "NeuSight, end to end", 146, "AMD; several cards; fusion; Switch"),
+    ("NeuSight, operations", "NeuSight", 32963, "300 of each file by a fixed seed"),
+    ("Vidur, operations", "Vidur", 180819, "300 rows of each file by a fixed seed; below 20 us"),
+    ("gpt-fast", "gpt-fast", 15, "several cards; int8 and int4 weights; an MI250X"),
+    ("own decoders with fp8 or int8 weights", "-", 11, "kernels of quantised products: no suite has them"),
 )  # fmt: skip
-"""Sets, rows that are not used, and why."""
+"""Name, source of rows, how many there are, and why others are not used."""
 
 
 def rows(traces: Traces) -> Iterator[Judged]:
@@ -68,20 +67,12 @@ def _timm(traces: Traces) -> Iterator[Judged]:
         with (MEASURED / "timm" / name).open() as file:
             for row in csv.DictReader(file):
                 bare = row["model"].split(".")[0]
-                if bare not in TIMM or not _own_size(bare, row["infer_img_size"]):
+                if bare not in TIMM or not own_size(bare, row["infer_img_size"]):
                     continue
                 batch = int(float(row["infer_batch_size"]))
                 case = {"model": f"timm:{bare}", "dtype": "amp-fp16", "mode": "inference", "batch": batch}
                 seconds = batch / float(row["infer_samples_per_sec"])
                 yield from _step(traces, case | {"channels_last": last}, device, "timm", way, seconds)
-
-
-def _own_size(name: str, size: str) -> bool:
-    """True if a model was run at its own image size."""
-    import timm
-
-    config = timm.get_pretrained_cfg(name)
-    return config is not None and config.input_size[-1] == int(float(size))
 
 
 def _neusight(traces: Traces) -> Iterator[Judged]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor
 from statistics import mean, median
 from typing import Any
 
-LEAST = 12
-"""Rows from which a band of its own is read."""
-Bands = Mapping[tuple[str, str], tuple[float, float]]
-"""Measured over predicted, by level and name of the band."""
+Held = Callable[["Judged"], bool | None]
+"""True if a row lies in the band that other models tell; None where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +54,14 @@ class Judged:
         return self.measured / self.predicted
 
     @property
+    def number(self) -> int:
+        """A number of the model, by which models are dealt into groups."""
+        return zlib.crc32(self.model.replace(":", "_").encode())
+
+    @property
     def half(self) -> int:
-        """Which half of the models it belongs to: what is read off one half is judged on the other."""
-        return zlib.crc32(self.model.replace(":", "_").encode()) % 2
+        """Which half of the models it belongs to: one was looked at, the other not."""
+        return self.number % 2
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -68,39 +70,10 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
 
-def bands_of(rows: Iterable[Judged]) -> dict[tuple[str, str], tuple[float, float]]:
-    """Bands that hold 8 of 10 further rows: quantiles of conformal prediction, wider where rows are few."""
-    ratios: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        for name in row.bands:
-            ratios.setdefault((row.level, name), []).append(row.ratio)
-    found = {}
-    for key, values in ratios.items():
-        if len(values) >= LEAST or key[1].count(",") == 0:
-            ranked, n = sorted(values), len(values)
-            low = ranked[max(0, floor(0.1 * (n + 1)) - 1)]
-            high = ranked[min(n - 1, ceil(0.9 * (n + 1)) - 1)]
-            found[key] = (min(low, 0.99), max(high, 1.01))  # a band holds the prediction
-    return found
-
-
-def held(row: Judged, bands: Bands) -> bool | None:
-    """True if the measured time lies in the band; None if there is none."""
-    for name in row.bands:
-        if (row.level, name) in bands:
-            low, high = bands[row.level, name]
-            return low <= row.ratio <= high
-    return None
-
-
-def errors(rows: Sequence[Judged], halves: tuple[Bands, Bands]) -> dict[str, Any]:
-    """Number, mean, median, p90 and bias of the errors, in percent; the bound's, one efficiency's, others', coverage.
-
-    Args:
-        halves: bands that were read off either half: each row is held against those of the other.
-    """
+def errors(rows: Sequence[Judged], held: Held) -> dict[str, Any]:
+    """Number, mean, median, p90, bias of the errors in percent; of the bound, one efficiency, others; coverage."""
     sizes = [100 * abs(row.error) for row in rows]
-    inside = [found for row in rows if (found := held(row, halves[1 - row.half])) is not None]
+    inside = [found for row in rows if (found := held(row)) is not None]
     others = [100 * abs(row.published / row.measured - 1) for row in rows if row.published]
     return {
         "rows": len(rows),
@@ -138,11 +111,9 @@ def grouped(rows: Iterable[Judged], key: Callable[[Judged], tuple[str, ...]]) ->
 HEADER = ("rows", "mean", "median", "p90", "bias", "bound", "one efficiency", "coverage")
 
 
-def markdown(
-    groups: Mapping[tuple[str, ...], Sequence[Judged]], names: Sequence[str], halves: tuple[Bands, Bands]
-) -> str:
+def markdown(groups: Mapping[tuple[str, ...], Sequence[Judged]], names: Sequence[str], held: Held) -> str:
     """One line for each group; errors in percent."""
-    found = {key: errors(rows, halves) for key, rows in groups.items()}
+    found = {key: errors(rows, held) for key, rows in groups.items()}
     header = HEADER + (("published",) if any(its["published"] for its in found.values()) else ())
     lines = ["| " + " | ".join((*names, *header)) + " |", "|" + "---|" * (len(names) + len(header))]
     lines += [

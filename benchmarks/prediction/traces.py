@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -11,7 +12,7 @@ from unittest.mock import patch
 import rooflens as rl
 from rooflens.results import RecordSet
 
-OPTIONS = ("seq_len", "kv_cache", "optimizer", "img_size", "channels_last", "compile")
+OPTIONS = (*("seq_len", "kv_cache", "optimizer", "img_size", "channels_last", "compile", "prompt_len", "output_len"),)
 LANGUAGE = ("prefill", "decode", "generate")
 
 
@@ -40,9 +41,15 @@ class Traces:
                     case["model"], batch=case["batch"], dtype=case["dtype"], mode=case["mode"], **options
                 )
             made.save(path)
-        records = rl.read(path)
-        assert isinstance(records, RecordSet)
-        return records
+        return _read(path)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path) -> RecordSet:
+    """The records of a file; the same one is asked for several times in a row."""
+    records = rl.read(path)
+    assert isinstance(records, RecordSet)
+    return records
 
 
 @contextmanager
