@@ -18,6 +18,8 @@ from rooflens.errors import InvalidValue, ModelError, UnknownModel
 from rooflens.models import find
 from rooflens.models.configuration import configuration
 from rooflens.models.heads import families, head
+from rooflens.models.transformers import Built
+from rooflens.runs.options import Options
 
 Write = Callable[..., str]
 D, MLP, HEADS, HEAD, WORDS = 32, 48, 2, 16, 100
@@ -362,3 +364,82 @@ def test_numbers_that_json_has_no_word_for_are_read(written: Write) -> None:
     assert config.time_step_limit[1] == float("inf")
     with pytest.raises(ModelError, match="refuses the configuration"):
         configuration(written("bamba", time_step_limit=[0.0, {"__float__": "much"}]))
+
+
+DIA = {
+    "delay_pattern": [0, 1, 2],
+    "encoder_config": {
+        "num_hidden_layers": 1,
+        "hidden_size": D,
+        "intermediate_size": MLP,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS,
+        "head_dim": HEAD,
+        "vocab_size": 50,
+        "max_position_embeddings": 64,
+    },
+    "decoder_config": {
+        "num_hidden_layers": 1,
+        "hidden_size": D,
+        "intermediate_size": MLP,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS,
+        "head_dim": HEAD,
+        "vocab_size": 60,
+        "max_position_embeddings": 64,
+        "cross_hidden_size": D,
+        "cross_num_attention_heads": HEADS,
+        "cross_num_key_value_heads": HEADS,
+        "cross_head_dim": HEAD,
+        "num_channels": 3,
+    },
+}
+KYUTAI = {
+    "hidden_size": D,
+    "num_hidden_layers": 1,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": HEADS,
+    "head_dim": HEAD,
+    "ffn_dim": MLP,
+    "vocab_size": WORDS,
+    "codebook_vocab_size": 20,
+    "num_codebooks": 4,
+    "sliding_window": 64,
+    "max_position_embeddings": 64,
+    "audio_bos_token_id": 1,
+    "audio_pad_token_id": 2,
+    "pad_token_id": 3,
+}
+
+
+def test_several_tokens_stand_at_a_position(written: Write) -> None:
+    # Dia writes three streams of sound: own keys, those of 24 words of the encoder, a gated MLP, three heads.
+    dia, step = written("dia", **DIA), {"mode": "decode", "batch": 2, "seq_len": 24}
+    layer = 4 * SQUARE + attended(1, 25) + 2 * SQUARE + attended(1, 24) + 3 * D * MLP
+    assert products(dia, **step) == 2 * 2 * (layer + 3 * D * 60)
+    assert rl.measure(dia, device="cpu", isolated=False, budget=0.01, **step).total().measured_seconds
+    # Kyutai reads four streams of sound beside the words, and writes words: an MLP of a gate, up and down of half each.
+    kyutai = written("kyutai_speech_to_text", **KYUTAI)
+    layer = 4 * SQUARE + attended(1, 25) + D * MLP + MLP // 2 * D
+    assert products(kyutai, **step) == 2 * 2 * (layer + D * WORDS)
+    given = find(kyutai, Options(seq_len=24), "decode").example(2).kwargs["input_ids"]
+    assert given.shape == (2, 1, 5)
+    assert given.max() < 20  # each stream has so many tokens
+
+
+def test_a_mixture_that_encodes_is_decoded(written: Write) -> None:
+    # Values choose the experts of its encoder, which has run before. One layer has two experts, of which one is hit.
+    fields = {**T5, "num_layers": 2, "num_decoder_layers": 2, "num_experts": 2}
+    sparse = {"num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
+    switch = written("switch_transformers", **fields, **sparse)
+    layer = 4 * SQUARE + attended(1, 9) + 2 * SQUARE + attended(1, 8) + 2 * D * MLP
+    found = products(switch, mode="decode", batch=1, seq_len=8)
+    assert found == 2 * (2 * layer + 2 * D + D * WORDS)
+
+
+def test_sound_is_padded_to_the_tokens_that_a_configuration_names(
+    written: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = written("gemma3n", audio_soft_tokens_per_image=188)
+    monkeypatch.setattr(Built, "_tried", lambda self, ask: 62)  # vectors of an image, and of the sound
+    assert find(name, Options(), "prefill").least_tokens == 1 + 62 + 188

@@ -76,10 +76,31 @@ def default_tokens(config: Any, decoding: bool) -> int:
 
 
 def ids(sizes: InputSizes, begin: int, end: int) -> torch.Tensor:
-    """Return random tokens at some positions; a sequence may have several streams of them, one after the other."""
-    vocabulary = getattr(text_of(sizes.config), "vocab_size", None) or getattr(sizes.config, "vocab_size", None) or 2
-    rows = sizes.batch * _of(sizes.config, *STREAMS.get(sizes.config.model_type, ()), default=1)
-    return torch.randint(0, vocabulary, (rows, end - begin), device="cpu")
+    """Return random tokens at some positions; a sequence may have streams of them, one after the other or abreast."""
+    vocabulary, family = _vocabulary(text_of(sizes.config)) or _vocabulary(sizes.config) or 2, sizes.config.model_type
+    rows = sizes.batch * _of(sizes.config, *STREAMS.get(family, ()), default=1)
+    beside = [streams(text_of(sizes.config))] if (streams := SIDE_BY_SIDE.get(family)) else []
+    if beside:  # all of them are in the smallest vocabulary
+        vocabulary = min(vocabulary, _of(text_of(sizes.config), "codebook_vocab_size", default=vocabulary))
+    return torch.randint(0, vocabulary, (rows, end - begin, *beside), device="cpu")
+
+
+def encoder_ids(sizes: InputSizes, begin: int, end: int) -> torch.Tensor:
+    """Return random tokens that an encoder reads: a stream of words, whatever its decoder writes."""
+    vocabulary = _vocabulary(sizes.part("encoder_config")) or _vocabulary(text_of(sizes.config)) or 2
+    return torch.randint(0, vocabulary, (sizes.batch, end - begin), device="cpu")
+
+
+def label_ids(sizes: InputSizes) -> torch.Tensor:
+    """Return random labels for the tokens of all sequences, of streams abreast for those that the model writes."""
+    tokens = ids(sizes, 0, sizes.tokens)
+    if tokens.dim() == 2:
+        return tokens
+    return tokens[..., 0] if sizes.config.model_type in WRITES_WORDS else tokens.transpose(1, 2).flatten(0, 1)
+
+
+def _vocabulary(config: Any) -> Any:
+    return getattr(config, "vocab_size", None)
 
 
 def positions(sizes: InputSizes, begin: int, end: int) -> dict[str, torch.Tensor]:
@@ -355,6 +376,13 @@ STREAMS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
     ("musicgen_decoder", "musicgen_melody_decoder"), ("num_codebooks",)
 )
 """Families whose decoder writes several streams of tokens, and the field that tells how many."""
+SIDE_BY_SIDE: Mapping[str, Callable[[Any], int]] = {
+    "dia": lambda decoder: int(decoder.num_channels),
+    "kyutai_speech_to_text": lambda decoder: int(decoder.num_codebooks) + 1,  # words, and what is heard meanwhile
+}
+"""Families whose decoder reads several tokens at each position, and how many."""
+WRITES_WORDS = frozenset(("kyutai_speech_to_text",))
+"""Those of them that write the first stream alone."""
 
 
 def _video(sizes: InputSizes) -> torch.Tensor:

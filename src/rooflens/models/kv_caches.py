@@ -112,7 +112,8 @@ def _has_windows(module: torch.nn.Module) -> bool:
 def _joined(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
     """The inputs of two runs as those of one."""
     longer = [name for name in first if name.endswith(_ALONG_TOKENS) and name in last]
-    return first | {name: torch.cat([first[name], last[name]], dim=-1) for name in longer}
+    abreast = {name: first[name].dim() > 2 and name.endswith("input_ids") for name in longer}  # several at a position
+    return first | {name: torch.cat([first[name], last[name]], dim=1 if abreast[name] else -1) for name in longer}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ from rooflens.models.forward_inputs import (
     IMAGE_TOKENS,
     InputSizes,
     default_tokens,
+    encoder_ids,
     ids,
+    label_ids,
     mark_of,
     media,
     placeholders,
@@ -229,8 +231,9 @@ class Built:
         if self.config.model_type in UNREAD:
             return {"audio": given["input_features"].shape[-1] // UNREAD[self.config.model_type]}
         marks = {"image": IMAGE_TOKENS, "audio": AUDIO_TOKENS}
+        padded = {"audio": getattr(self.config, "audio_soft_tokens_per_image", 0)}  # to as many at least
         return {
-            what: self._tried(partial(_vectors_of, reader))
+            what: max(self._tried(partial(_vectors_of, reader)), padded.get(what, 0))
             for what, reader, name in READERS
             if name in given and (hasattr(self.kind, reader) or mark_of(self.config, marks[what]) is not None)
         }
@@ -256,7 +259,7 @@ class Built:
         """Inputs of the encoder: tokens, sound, an image, or tokens with an image."""
         if "input_ids" not in self.parameters or (given and self.kind.main_input_name != "input_ids"):
             return given
-        words = ids(sizes, 0, self.read or sizes.tokens)
+        words = encoder_ids(sizes, 0, self.read or sizes.tokens)
         return {"input_ids": placeholders(sizes, words, self.marked), **given}
 
     def _decoding(self, sizes: InputSizes) -> Example:
@@ -288,7 +291,7 @@ class Built:
 
     def _encoded(self, sizes: InputSizes) -> dict[str, Any]:
         """What the encoder has made of its input before the step: of tokens alone a vector for each."""
-        from transformers.modeling_outputs import BaseModelOutput
+        from transformers.modeling_outputs import MoEModelOutput
 
         def outputs(module: Any, given: dict[str, Any]) -> Any:
             encoder = module.get_encoder()
@@ -303,13 +306,13 @@ class Built:
             if not words or not isinstance(error.__cause__, VALUES_DECIDE):
                 raise
             shape = (self.read or self.tokens, self.config.hidden_size)
-            tried = BaseModelOutput(last_hidden_state=_Shape(shape, torch.float32))
+            tried = MoEModelOutput(last_hidden_state=_Shape(shape, torch.float32))  # of a mixture
         return {"encoder_outputs": tree_map_only(_Shape, lambda shape: shape.made(sizes.batch), tried)}
 
     def _targets(self, sizes: InputSizes) -> Any:
         n, kind = sizes.batch, self.purpose.targets
         if kind == "tokens":
-            return ids(sizes, 0, sizes.tokens)
+            return label_ids(sizes)
         if kind == "classes":
             return torch.randint(0, max(1, self.config.num_labels), (n,))
         if kind == "frames":
