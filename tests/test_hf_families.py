@@ -366,7 +366,7 @@ def test_numbers_that_json_has_no_word_for_are_read(written: Write) -> None:
         configuration(written("bamba", time_step_limit=[0.0, {"__float__": "much"}]))
 
 
-DIA = {
+DIA: dict[str, Any] = {
     "delay_pattern": [0, 1, 2],
     "encoder_config": {
         "num_hidden_layers": 1,
@@ -394,7 +394,7 @@ DIA = {
         "num_channels": 3,
     },
 }
-KYUTAI = {
+KYUTAI: dict[str, Any] = {
     "hidden_size": D,
     "num_hidden_layers": 1,
     "num_attention_heads": HEADS,
@@ -414,7 +414,8 @@ KYUTAI = {
 
 def test_several_tokens_stand_at_a_position(written: Write) -> None:
     # Dia writes three streams of sound: own keys, those of 24 words of the encoder, a gated MLP, three heads.
-    dia, step = written("dia", **DIA), {"mode": "decode", "batch": 2, "seq_len": 24}
+    dia = written("dia", **DIA)
+    step: dict[str, Any] = {"mode": "decode", "batch": 2, "seq_len": 24}
     layer = 4 * SQUARE + attended(1, 25) + 2 * SQUARE + attended(1, 24) + 3 * D * MLP
     assert products(dia, **step) == 2 * 2 * (layer + 3 * D * 60)
     assert rl.measure(dia, device="cpu", isolated=False, budget=0.01, **step).total().measured_seconds
@@ -422,14 +423,15 @@ def test_several_tokens_stand_at_a_position(written: Write) -> None:
     kyutai = written("kyutai_speech_to_text", **KYUTAI)
     layer = 4 * SQUARE + attended(1, 25) + D * MLP + MLP // 2 * D
     assert products(kyutai, **step) == 2 * 2 * (layer + D * WORDS)
-    given = find(kyutai, Options(seq_len=24), "decode").example(2).kwargs["input_ids"]
+    example: Any = find(kyutai, Options(seq_len=24), "decode").example
+    given = example(2).kwargs["input_ids"]
     assert given.shape == (2, 1, 5)
     assert given.max() < 20  # each stream has so many tokens
 
 
 def test_a_mixture_that_encodes_is_decoded(written: Write) -> None:
     # Values choose the experts of its encoder, which has run before. One layer has two experts, of which one is hit.
-    fields = {**T5, "num_layers": 2, "num_decoder_layers": 2, "num_experts": 2}
+    fields: dict[str, Any] = {**T5, "num_layers": 2, "num_decoder_layers": 2, "num_experts": 2}
     sparse = {"num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
     switch = written("switch_transformers", **fields, **sparse)
     layer = 4 * SQUARE + attended(1, 9) + 2 * SQUARE + attended(1, 8) + 2 * D * MLP
