@@ -322,3 +322,14 @@ class TestNamesOfBars:
     def test_a_short_axis_has_two_ticks_at_least(self) -> None:
         # 26.3 s and room for two: a step of 26.3 rounds up to 50, which would leave the zero alone.
         assert ticks(Axis(label="t", low=0.0, high=26.3, unit="s", scale="linear"), 2) == [0.0, 20.0]
+
+    def test_names_of_lines_that_have_no_room_beside_them_stand_around_their_ends_whole(self) -> None:
+        name = "timm:vit_base_patch16_224"
+        dots = (Dot(1.0, 1e-3), Dot(1e3, 0.5, label=name))
+        chart = replace(PLOT, series=(Series(name="a", colour="#332288", path=((1.0, 1e-3), (1e3, 0.5)), dots=dots),))
+        # The line ends at three quarters of the width: 83 of 400 points beside it are more than 8 sizes, 33 are less.
+        assert [label.text for label in chart_labels(chart, 400, 300, 8, len)] == [name]
+        (beside,) = chart_labels(chart, 400, 300, 8, lambda text: 5.0 * len(text))
+        assert (beside.text, beside.left > 300) == ("timm:vi…h16_224", True)  # 15 letters of 5 points
+        (around,) = chart_labels(chart, 200, 300, 8, lambda text: 5.0 * len(text))
+        assert (around.text, around.left < 150) == (name, True)

@@ -72,7 +72,7 @@ def in_lines(text: str, width: float, measure: _Width) -> tuple[str, ...]:
     ('vit_…ch16', 'batch 8')
     """
     lines: list[str] = []
-    for word in (_fitting(word, width, measure) for word in text.split(" ")):
+    for word in (fitting(word, width, measure) for word in text.split(" ")):
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and measure(longer) <= width:
             lines[-1] = longer
@@ -81,9 +81,9 @@ def in_lines(text: str, width: float, measure: _Width) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _fitting(word: str, width: float, measure: _Width) -> str:
-    """Return a word, or its ends as far as they have room: both tell more than its middle."""
-    if measure(word) <= width:
-        return word
-    shorter = (f"{word[:half]}…{word[-half:]}" for half in range(len(word) // 2, 1, -1))
-    return next((each for each in shorter if measure(each) <= width), f"{word[:1]}…{word[-1:]}")
+def fitting(text: str, width: float, measure: _Width) -> str:
+    """Return text, or its ends as far as they have room: both tell more than its middle."""
+    if measure(text) <= width:
+        return text
+    shorter = (f"{text[:half]}…{text[-half:]}" for half in range(len(text) // 2, 1, -1))
+    return next((each for each in shorter if measure(each) <= width), f"{text[:1]}…{text[-1:]}")

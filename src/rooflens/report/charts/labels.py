@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rooflens.report.charts.bar_rows import fitting
 from rooflens.report.charts.chart import Plot, Series, shortened
 from rooflens.report.escape import printable
 from rooflens.report.figures.axes import XY, place
@@ -16,6 +17,8 @@ _LETTER, _HIGH = 0.61, 1.25
 """Width of an average letter and height of a line, in sizes of type."""
 _GAP, _RADIUS, _AWAY, _BAR = 1.0, 4.5, 12.0, 1.5
 _MOST, _MOST_DOTS = 40, 4
+_COLUMN = 8.0
+"""Width of the narrowest column of names, in sizes of type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,10 @@ def chart_labels(
         for series in chart.series
         if series.path and (dot := max(series.dots, key=lambda dot: dot.x, default=None)) is not None and dot.label
     ]
+    left = max((x + radius for (x, _), radius, _ in ends), default=0.0) + _AWAY
+    named = marks
+    if ends and width - left < _COLUMN * size:  # no room beside the lines: names stand around their ends
+        named, ends = ends, []
     roofs = [(series, line) for series in chart.series if series.tip for line in _lines(series, at)]
     walls = [line for _, line in roofs]
     lines = walls + [line for series in chart.series if not series.tip for line in _lines(series, at)]
@@ -58,7 +65,7 @@ def chart_labels(
             box = (wide(series.label), _HIGH * size)
             names.append(series.label)
             wishes.append(along_flat(line, box, lines) if line[1] == line[3] else beside(line, [line], box, lines))
-    for name, dots in [] if ends else _named(marks):
+    for name, dots in [] if ends else _named(named):
         (point, radius), *also = dots
         names.append(name)
         wishes.append(around(point, radius, (wide(name), _HIGH * size), lines, also))
@@ -67,7 +74,7 @@ def chart_labels(
         bar = Box(min(x0, x1) - _BAR, min(y0, y1) - _BAR, max(x0, x1) + _BAR, max(y0, y1) + _BAR)
         taken.append(Spot(bar, bar.left))
     frame = Box(_GAP, _GAP, width - _GAP, height - _GAP)
-    column = list(_column(ends, width, height, size * _HIGH, wide)) if ends else []
+    column = list(_column(ends, left, height, size * _HIGH, lambda name: fitting(name, width - left, wide)))
     half = size * _HIGH / 2
     for label in column:
         its = Box(label.left, label.middle - half, label.left + wide(label.text), label.middle + half)
@@ -86,17 +93,13 @@ def _lines(series: Series, at: Callable[[XY], XY]) -> Iterator[Segment]:
 
 
 def _column(
-    ends: list[tuple[XY, float, str]], width: float, height: float, high: float, wide: Callable[[str], float]
+    ends: list[tuple[XY, float, str]], left: float, height: float, high: float, fitting: Callable[[str], str]
 ) -> Iterator[ChartLabel]:
     """Yield names right of the ends of lines, as near to them as possible; of too many the first ones."""
     kept = ends[: int((height + _GAP) / (high + _GAP))]
-    left = max(x + radius for (x, _), radius, _ in ends) + _AWAY
     centres = spread([y for (_, y), _, _ in kept], [high] * len(kept), 0.0, height, _GAP)
     for ((x, y), radius, label), centre in zip(kept, centres, strict=True):
-        name = shortened(printable(label))
-        while len(name) > 1 and left + wide(name) > width:
-            name = f"{name[:-2]}…"
-        yield ChartLabel(name, left, centre, (left - _GAP, centre, x + radius, y))
+        yield ChartLabel(fitting(printable(label)), left, centre, (left - _GAP, centre, x + radius, y))
 
 
 def _named(marks: list[tuple[XY, float, str]]) -> list[tuple[str, list[tuple[XY, float]]]]:

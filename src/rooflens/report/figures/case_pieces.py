@@ -181,7 +181,7 @@ def _parts(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> It
         phase = first.phase if len(phases) == 1 else None
         label = [
             case,
-            {"family": first.kind, "module-family": key}.get(by, first.path or first.name),
+            first.kind if by == "family" else first.path or ("(root)" if by == "module-family" else first.name),
             SHORT_PHASES[phase] if phases_told and phase is not None else "",
         ]
         yield Piece(

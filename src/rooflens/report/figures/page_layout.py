@@ -318,7 +318,7 @@ def _point_labels(
     plane, at = surroundings.plane, surroundings.plane.at
     figure = plane.figure
     if figure.hierarchical:
-        names = piece_names(marks)
+        names = piece_names(figure, marks)
     else:
         few = len(figure.devices) <= FEW_DEVICES
         ridges = dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges if few)

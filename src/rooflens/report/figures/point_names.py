@@ -22,14 +22,18 @@ PointName = tuple[TextLine, list[tuple[XY, float]]]
 """The name of one of some dots, the first of which is the best: points of the data, and radii on the page."""
 
 
-def piece_names(drawn: Sequence[DrawnMark]) -> list[PointName]:
-    """Return the pieces of a figure of several levels: each has one name, right of its marks or at another of them."""
+def piece_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointName]:
+    """Return the pieces of a figure of several levels: each has one name, right of its marks or at another of them.
+
+    Wholes are named first, but for a figure of families in modules, which are many.
+    """
     pieces: dict[tuple[object, ...], list[DrawnMark]] = {}
     for one in drawn:
         mark = one.mark
         pieces.setdefault((mark.label, mark.device, mark.source, mark.whole, mark.y), []).append(one)
     names = []
-    for same in sorted(pieces.values(), key=lambda same: (not same[0].mark.whole, -same[0].mark.share)):
+    first = figure.levels_coloured
+    for same in sorted(pieces.values(), key=lambda same: (same[0].mark.whole != first, -same[0].mark.share)):
         ordered = sorted(same, key=lambda one: -one.mark.x)
         dots = [((one.mark.x, one.mark.y), one.reach) for one in (ordered[0], *reversed(ordered[1:]))]
         names.append((TextLine(shorten(printable(same[0].mark.label)), SMALL), dots))
