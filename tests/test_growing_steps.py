@@ -150,6 +150,7 @@ def test_memory_by_cause_and_the_limit_of_the_device() -> None:
     # The axis holds the longest bar as well as the limit.
     assert chart.scale.high == 129e9
     assert 'class="limit"' in svg.draw(chart)
+    assert [name for _, name in svg.legend(chart)] == ["parameters", "kv cache", "Toy 100"]
     assert picture.drawn("svg").count(b"Toy 100") >= 1
 
 

@@ -24,6 +24,8 @@ _LETTER = 6.6
 _LABEL = 13.0
 """Size of the type of a label on a phone; elsewhere it is smaller."""
 _ROW, _BAR, _EDGE, _LINE = 22.0, 15.0, 6.0, 16.0
+_NAME = 8.2
+"""Width of an average letter beside a bar, as large as on a phone."""
 _CELL, _HEAD = 30.0, 36.0
 _REACH: Mapping[Symbol, float] = {
     "circle": 4.6,
@@ -65,7 +67,7 @@ def draw(chart: Chart) -> str:
     if isinstance(chart, Plot):
         height, parts = HEIGHT, _plot(chart)
     elif isinstance(chart, Bars):
-        rows = bar_rows(chart, WIDTH, _wide, line=_LINE, row=_ROW)
+        rows = bar_rows(chart, WIDTH, lambda text: _NAME * len(text), line=_LINE, row=_ROW)
         height, parts = _EDGE + rows.height + _BOTTOM, _bars(chart, rows)
     else:
         height, parts = _HEAD + _CELL * len(chart.rows) + 6, _heat(chart)
@@ -78,6 +80,8 @@ def legend(chart: Chart) -> list[tuple[str, str]]:
     names = legend_names(chart)
     if isinstance(chart, Bars):
         swatches = [f'<rect x="1" y="4" width="18" height="11" {_ink(chart.groups[n])} class="c f"/>' for n in names]
+        swatches += ['<path d="M10,1V17" class="limit"/>' for _ in chart.limits]
+        names += [limit.label for limit in chart.limits]
     else:
         first = {series.name: series for series in reversed(chart.series)} if isinstance(chart, Plot) else {}
         swatches = [_swatch(first[name]) for name in names]
@@ -175,9 +179,9 @@ def _bars(chart: Bars, rows: BarRows) -> Iterator[str]:
     for row, bar in zip(rows.rows, chart.bars, strict=True):
         at, anchor = (left, "start") if rows.above else (left - 6, "end")
         for line, middle in row.lines:
-            yield _text(at, _EDGE + middle + 4.5, line, anchor=anchor, more=' class="row"' + _tip([bar.label]))
+            yield _text(at, _EDGE + middle + 4.5, line, anchor=anchor, more=_tip([bar.label]))
         x, y = left, _EDGE + row.middle - _BAR / 2
-        yield _text(left + width + 6, y + 12, row.amount, anchor="start", more=' class="row"') if row.amount else ""
+        yield _text(left + width + 6, y + 12, row.amount, anchor="start") if row.amount else ""
         for part in bar.parts:
             long = width * place(axis, part.value)
             if long > 0:
