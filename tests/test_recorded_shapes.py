@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def test_a_trace_of_another_device_says_so(tmp_path: Path) -> None:
         + estimated(case, *images(8, 160))
     )
     assert next(item.apart for item in items if item.time is not None) == (
-        "no estimate stands beside it: m batch 8 bf16 inference is estimated on t4, the profile is of l4"
+        "no estimate stands beside it: m batch 8 bf16 inference is estimated on t4, this is of l4"
     )
 
 
@@ -208,3 +209,26 @@ def test_kernels_that_no_operation_claims_have_short_names_and_no_module_is_made
     assert "Memset (Device)" in shown
     assert "module" not in shown
     assert name in rl.table(rl.read(path), by="op", format="csv")
+
+
+def test_counters_without_an_estimate_of_their_step_say_what_to_give() -> None:
+    of = Case(model="report", dtype="as-is")
+    work = Work(flops={"matmul.bf16": 1e9}, bytes={"dram": 1e6}, origin="executed")
+    counted = RecordSet([Record(case=of, source="counters", scope="kernel", name="k", work=work)])
+    estimate = estimated(Case(model="m", batch=8, dtype="bf16"), *images(8, 224))
+    (item,) = (item for item in join(counted + estimate) if item.time is not None)
+    assert (item.apart or "").endswith("give --model m --batch 8 --dtype bf16 if it ran so")
+    told = replace(counted.records[0], case=Case(model="m", batch=8, dtype="bf16"))
+    assert [item.apart for item in join(RecordSet([told]) + estimate)] == [None, None]
+
+
+def test_estimates_that_count_one_step_differently_are_told_apart(tmp_path: Path) -> None:
+    cases = [
+        Case(model="m", batch=8, dtype="bf16", device="l4", options=o)
+        for o in ((("causal", True),), (("fusion", "pointwise"),))
+    ]
+    both = RecordSet([record for case in cases for record in estimated(case, *images(8, 160))])
+    read = rl.read(trace(tmp_path, *IMAGES), case={"model": "m", "batch": 8, "dtype": "bf16"}, device="l4")
+    (why,) = (item.apart for item in join(read + both) if item.time is not None)
+    assert why is not None
+    assert "2 are of this step, and count it differently: " in why

@@ -81,7 +81,7 @@ class Evidence:
         work: records with work, of one case and source: an estimate, or counters.
         time: records with times, of one case and source; the same as `work` where one source saw both.
         profile: times of the pieces, where `time` was taken of the whole: both are of the same case.
-        apart: why no estimate stands beside a profile, where there are estimates.
+        apart: why no estimate stands beside a profile or counters, where there are estimates.
         sources: the sources of work and time.
         phases: the phases that any source saw, in the order of a step.
         parameters: parameter elements of the model.
@@ -239,6 +239,8 @@ def _join(rs: RecordSet) -> tuple[Evidence, ...]:
         partner = estimates.partner(case) if own is None and estimates is not None else None
         if profiles.get(case) is records:
             continue  # it stands beside the measurement
+        if source == "counters" and estimates is not None and estimates.partner(case) is None:
+            apart[records] = _apart(case, None, None, estimates)
         if source == "profile" and estimates is not None:
             differs = None if partner is None else mismatch(records, estimated[partner], partner.mode)
             apart[records] = _apart(case, partner, differs, estimates)
@@ -266,7 +268,7 @@ def _join(rs: RecordSet) -> tuple[Evidence, ...]:
 
 
 def _apart(case: Case, partner: Case | None, differs: str | None, estimates: EstimatedCases) -> str | None:
-    """Why no estimate stands beside a profile; None where one does."""
+    """Why no estimate stands beside what was observed; None where one does."""
     if partner is None:
         return f"no estimate stands beside it: {estimates.contradiction(case)}"
     if differs is None:

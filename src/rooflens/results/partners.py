@@ -40,16 +40,19 @@ class EstimatedCases:
         theirs = dict(_facts(nearest))
         others = [name for name in {**theirs, **told} if theirs.get(name) != told.get(name)]
         if not others:
-            devices = " and ".join(str(each.device) for each in self._by_step[_step(case)])
-            return f"{replace(nearest, device=None).label()} is estimated on {devices}, the profile is of " + (
+            alike = self._by_step[_step(case)]
+            if sum(same_step(estimate, case) for estimate in alike) > 1 and case.device is not None:
+                return f"{len(alike)} are of this step, and count it differently: {', '.join(e.label() for e in alike)}"
+            devices = " and ".join(dict.fromkeys(str(each.device) for each in alike))
+            return f"{replace(nearest, device=None).label()} is estimated on {devices}, this is of " + (
                 case.device or "a device that it does not name; give --device"
             )
         flags = " ".join(_flag(name, theirs[name]) for name in others if name in theirs)
         advice = f"; give {flags} if it ran so" if flags else ""
         verb = "is" if len(others) == 1 else "are"
         return (
-            f"the nearest is of {nearest.label()}, and {' and '.join(others)} of the profile {verb} another or not"
-            f" known{advice}"
+            f"the nearest is of {nearest.label()}, and {' and '.join(others)} of this {verb} another or not known"
+            f"{advice}"
         )
 
 
