@@ -107,6 +107,13 @@ def test_of_several_models_sizes_tell_the_batch_and_names_the_model() -> None:
     assert not [text for text in texts if text.startswith("batch")]
 
 
+def test_devices_alone_name_no_trail() -> None:
+    other = replace(TOY, name="toy-200", title="Toy 200")
+    cases = [replace(step(batch, 100), device=name) for batch in (1, 8) for name in ("toy-100", "toy-200")]
+    rs = records([record for case in cases for record in decoding(case)], [TOY, other])
+    assert {(trail.name, trail.steps) for trail in rl.roofline(rs, by="model").trails} == {("", ("batch 1", "batch 8"))}
+
+
 def test_parts_of_a_step_have_no_trail() -> None:
     assert trails(grown(step(1, 100), step(1, 1000)), by="module") == []
 

@@ -62,7 +62,7 @@ def _draw(chart: Chart, notes: Sequence[str], width: float | None) -> Canvas:
     rows = bar_rows(chart, inches * _INCH, _wide, line=_LINE, row=_ROW * _INCH) if isinstance(chart, Bars) else None
     if rows is not None:
         high = _EDGE + rows.height / _INCH
-        left, right = (_RIGHT if rows.above else rows.left + 12), max(_RIGHT + 4, rows.right + 12)
+        left, right = (_RIGHT if rows.above else rows.left + 12), max(_RIGHT + 10, rows.right + 12)
     elif isinstance(chart, HeatMap):
         names = ["\n".join(in_lines(printable(label), _MOST_HEAT * inches * _INCH, _wide)) for label, _ in chart.rows]
         high = _EDGE + _ROW * len(names)

@@ -54,7 +54,8 @@ def _naming(
 ) -> Callable[[Case, frozenset[Phase | None]], str]:
     """Return what names a trail: that in which some differ, but for what colours tell."""
     cases = [case for case, _ in kinds]
-    fields = [field for field in differing(cases) if field != colours] if len(set(cases)) > 1 else []
+    apart = (field for field in differing(cases) if len({name_of(case, [field]) for case in cases}) > 1)
+    fields = [field for field in apart if field != colours] if cases else []
     several = colours != "phase" and len({phases for _, phases in kinds}) > 1
 
     def named(case: Case, phases: frozenset[Phase | None]) -> str:
