@@ -151,6 +151,7 @@ def test_calls_of_equal_names_are_timed_apart_by_their_sizes_without_modules(tmp
     assert [part.shapes for part in parts(alone, "op")] == [((2, 64), (64, 64)), ((2, 64), (64, 512))]
     table = rl.table(read, by="op")
     assert "2x64 64x512" in table
+    assert "as written" not in rl.table(read + estimated(case, first, second, second), by="op", width=80)
 
 
 def test_recorded_sizes_survive_a_file(tmp_path: Path) -> None:

@@ -134,14 +134,16 @@ WORK = (
         lambda row: row.total and at_least(row.total.bound_intensity, bool(row.total.missing)),
         group="work",
     ),
-    Column(INTENSITY.name, f"{INTENSITY.header} as written", INTENSITY.unit, "total.intensity", show="files"),
+    Column(
+        INTENSITY.name, f"{INTENSITY.header} as written", INTENSITY.unit, "total.intensity", group="work", show="files"
+    ),
     Column(
         "lower_bound", "lower bound", group="work", show="files", read=lambda row: row.total and bool(row.total.missing)
     ),
 )
 PIECE_OF_WORK = tuple(
     column
-    if column.key in ("flops", "recomputed_flops", "lower_bound")
+    if column.key in ("flops", "recomputed_flops") or column.show == "files"
     else replace(column, show="room" if column.key == "dram_bytes" else "more")
     for column in WORK
 )
