@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -122,6 +124,20 @@ def test_every_effect_of_the_suite_tells_constants_and_all_can_be_called() -> No
         times = processor_times(tuple(first.values()), 0.0, now=lambda: 0.01 * next(ticks))
     assert [item.effect for item, _ in times] == list(first), "none was left out"
     assert [seconds for _, seconds in times] == pytest.approx([0.01] * len(times))
+
+
+def test_a_calibration_keeps_what_the_suite_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    suite_times = import_module("rooflens.sources.replay.suite_times")  # a function has its name, too
+    some = tuple(item for item in processor_suite() if item.effect == "stream")[:4]
+    monkeypatch.setattr(suite_times, "processor_suite", lambda: some)
+    monkeypatch.setattr(suite_times, "PROCESSOR_SECONDS", 0.0)
+    monkeypatch.setattr(suite_times, "alone_on", lambda *_: nullcontext())
+    found = suite_times.measured_constants(replace(processor(), constants={}))
+    assert {"processor.start", "host.view", "host.module"} <= found.keys()
+    assert "processor.product" not in found, "no call told of it"
+    card = card_of(replace(processor(), constants=found))
+    assert card is not None
+    assert card.level == "calibrated"
 
 
 def small_steps(dtype: str = "fp32", mode: str = "inference", **options: Any) -> rl.RecordSet:
