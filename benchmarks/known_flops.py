@@ -2,9 +2,9 @@
 
     python benchmarks/known_flops.py [NAME]...
 
-Each is of a decoding step of one sequence with 640 tokens in its cache, which is more than some windows; models that do
-not generate are run as a whole. The forms are written from the papers and configurations, independent of how rooflens
-counts. Writes benchmarks/results/known_flops.json, and exits with 1 if a number differs.
+Each is of a decoding step of one sequence with 640 tokens in its cache, which is more than some windows, and of prefill
+of as many; models that do not generate are run as a whole. The forms are written from the papers and configurations,
+independent of how rooflens counts. Writes benchmarks/results/known_flops.json, and exits with 1 if a number differs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import rooflens as rl
 from rooflens.known_models import KnownModel, known_models
@@ -23,7 +23,18 @@ TOKENS = 640
 WORDS = 64
 """Tokens of models that read them once."""
 BF16 = 2
-Form = Callable[[Any], float]
+
+
+class Reading(NamedTuple):
+    """Tokens that a step reads, and those that each of them may see."""
+
+    new: int
+    seen: int
+
+
+DECODE, PREFILL = Reading(1, TOKENS + 1), Reading(TOKENS, TOKENS)
+Form = Callable[[Any, Reading], float]
+Bytes = Callable[[Any], float]
 
 
 def head(c: Any) -> Any:
@@ -44,94 +55,128 @@ def projections(c: Any) -> Any:
     return 2 * c.hidden_size * head(c) * (c.num_attention_heads + c.num_key_value_heads)
 
 
-def attended(c: Any) -> Any:
-    """Scores and sums of the values, of all layers."""
-    return sum(2 * c.num_attention_heads * head(c) * n for n in keys(c))
+def attended(c: Any, r: Reading) -> Any:
+    """Scores and sums of the values, of all layers; those of a prompt under a mask are counted in full."""
+    seen = keys(c) if r.new == 1 else [r.seen] * c.num_hidden_layers
+    return r.new * sum(2 * c.num_attention_heads * head(c) * n for n in seen)
 
 
-def decoder(c: Any, layer: int) -> Any:
-    """Layers, attention, and the head."""
-    return c.num_hidden_layers * layer + attended(c) + c.hidden_size * c.vocab_size
+def decoder(c: Any, r: Reading, layer: int) -> Any:
+    """Layers, attention, and the head for the last token."""
+    return r.new * c.num_hidden_layers * layer + attended(c, r) + c.hidden_size * c.vocab_size
 
 
-def gated(c: Any) -> Any:
-    return decoder(c, projections(c) + 3 * c.hidden_size * c.intermediate_size)
+def gated(c: Any, r: Reading) -> Any:
+    return decoder(c, r, projections(c) + 3 * c.hidden_size * c.intermediate_size)
 
 
-def experts(c: Any, count: int, width: int) -> Any:
+def experts(c: Any, r: Reading, count: int, width: int) -> Any:
     """A router, and as many gated experts as a token has."""
     d = c.hidden_size
-    return decoder(c, projections(c) + d * count + c.num_experts_per_tok * 3 * d * width)
+    return decoder(c, r, projections(c) + d * count + c.num_experts_per_tok * 3 * d * width)
 
 
-def plain(c: Any) -> Any:
+def mixture(c: Any) -> tuple[int, int]:
+    return c.num_experts, c.moe_intermediate_size
+
+
+def plain(c: Any, r: Reading) -> Any:
     """Attention of full width, and an MLP of two matrices."""
     d = c.hidden_size
     inner = getattr(c, "intermediate_size", None) or getattr(c, "n_inner", None) or 4 * d
-    return c.num_hidden_layers * (4 * d * d + 2 * d * inner + 2 * d * (TOKENS + 1)) + d * c.vocab_size
+    return r.new * c.num_hidden_layers * (4 * d * d + 2 * d * inner + 2 * d * r.seen) + d * c.vocab_size
 
 
-def falcon(c: Any) -> Any:
+def falcon(c: Any, r: Reading) -> Any:
     d = c.hidden_size
     kv = c.num_kv_heads if c.new_decoder_architecture else 1
     layer = d * (d + 2 * kv * (d // c.num_attention_heads)) + d * d + 8 * d * d
-    return c.num_hidden_layers * (layer + 2 * d * (TOKENS + 1)) + d * c.vocab_size
+    return r.new * c.num_hidden_layers * (layer + 2 * d * r.seen) + d * c.vocab_size
 
 
-def latent(c: Any) -> Any:
+def latent(c: Any, r: Reading) -> Any:
     """Latents of all tokens are expanded to keys and values of every head."""
     d, heads, query = c.hidden_size, c.num_attention_heads, c.qk_nope_head_dim + c.qk_rope_head_dim
     rank, narrow = c.q_lora_rank, c.kv_lora_rank
     layer = d * heads * query if rank is None else d * rank + rank * heads * query
     layer += d * (narrow + c.qk_rope_head_dim) + heads * c.v_head_dim * d
-    layer += (TOKENS + 1) * heads * (narrow * (c.qk_nope_head_dim + c.v_head_dim) + query + c.v_head_dim)
+    layer += r.seen * heads * (query + c.v_head_dim)
+    expanded = r.seen * heads * narrow * (c.qk_nope_head_dim + c.v_head_dim)
     expert, dense = 3 * d * c.moe_intermediate_size, c.first_k_dense_replace
     mixture = d * c.n_routed_experts + (c.num_experts_per_tok + c.n_shared_experts) * expert
     mlps = dense * 3 * d * c.intermediate_size + (c.num_hidden_layers - dense) * mixture
-    return c.num_hidden_layers * layer + mlps + d * c.vocab_size
+    return c.num_hidden_layers * (r.new * layer + expanded) + r.new * mlps + d * c.vocab_size
 
 
-def llama4(c: Any) -> Any:
+def llama4(c: Any, r: Reading) -> Any:
     """transformers computes every expert for every token."""
     d, mixtures = c.hidden_size, len(c.moe_layers)
     expert = 3 * d * c.intermediate_size
     mlps = mixtures * (d * c.num_local_experts + (c.num_local_experts + 1) * expert)
     mlps += (c.num_hidden_layers - mixtures) * 3 * d * c.intermediate_size_mlp
-    return decoder(c, projections(c)) + mlps
+    return decoder(c, r, projections(c)) + r.new * mlps
 
 
-def mamba(c: Any) -> Any:
-    """In, B, C and the time step, and out; the state with C; a convolution with two results, of which one is used."""
+def convolved(c: Any, r: Reading) -> int:
+    """Results of a short convolution: one token gives two, of which one is used; a prompt gives the ends' too."""
+    return 2 if r.new == 1 else r.new + int(c.conv_kernel) - 1
+
+
+def mamba(c: Any, r: Reading) -> Any:
+    """In, B, C and the time step, and out; the state with C; a convolution."""
     d, inner = c.hidden_size, c.intermediate_size
     layer = d * 2 * inner + inner * (c.time_step_rank + 2 * c.state_size) + c.time_step_rank * inner + inner * d
-    layer += inner * c.state_size + 2 * c.conv_kernel * inner
-    return c.num_hidden_layers * layer + d * c.vocab_size
+    layer += inner * c.state_size
+    return c.num_hidden_layers * (r.new * layer + convolved(c, r) * c.conv_kernel * inner) + d * c.vocab_size
 
 
-def mamba2(c: Any) -> Any:
+def mamba2(c: Any, r: Reading) -> Any:
+    """A prompt is cut into chunks: C meets B, and that meets x, within each; states of chunks are made, meet those of
+    all others, and meet C. A single token is C and the state.
+    """
     d, inner = c.hidden_size, int(c.expand * c.hidden_size)
-    wide = inner + 2 * c.n_groups * c.state_size
-    layer = d * (inner + wide + c.num_heads) + inner * d + inner * c.state_size + 2 * c.conv_kernel * wide
+    wide, state = inner + 2 * c.n_groups * c.state_size, inner * c.state_size
+    layer = r.new * (d * (inner + wide + c.num_heads) + inner * d) + convolved(c, r) * c.conv_kernel * wide
+    if r.new == 1:
+        layer += state
+    else:
+        chunks = -(-r.new // c.chunk_size)
+        padded = chunks * c.chunk_size
+        layer += padded * c.chunk_size * (c.num_heads * c.state_size + inner) + 2 * padded * state
+        layer += (chunks + 1) ** 2 * state
     return c.num_hidden_layers * layer + d * c.vocab_size
 
 
-def bert(c: Any) -> Any:
+def bert(c: Any, _: Reading) -> Any:
     d = c.hidden_size
     layer = 4 * d * d + 2 * d * c.intermediate_size + 2 * d * WORDS
     return WORDS * (c.num_hidden_layers * layer + d * d + d * c.vocab_size)
 
 
-def t5(c: Any) -> Any:
-    """A step of the decoder, which asks as many tokens of the encoder; their keys and values are in the cache."""
+def t5(c: Any, r: Reading) -> Any:
+    """The decoder, which asks as many tokens of the encoder; their keys and values are in its cache.
+
+    In prefill the encoder reads its tokens, and the decoder as many, with logits for all.
+    """
     d, inner = c.d_model, c.num_heads * c.d_kv
-    own, asked = 4 * d * inner + 2 * inner * (TOKENS + 1), 2 * d * inner + 2 * inner * TOKENS
-    return c.num_decoder_layers * (own + asked + 2 * d * c.d_ff) + d * c.vocab_size
+    own, asked = 4 * d * inner + 2 * inner * r.seen, 2 * d * inner + 2 * inner * TOKENS
+    decoded = r.new * (c.num_decoder_layers * (own + asked + 2 * d * c.d_ff) + d * c.vocab_size)
+    if r.new == 1:
+        return decoded
+    read = c.num_layers * (4 * d * inner + 2 * inner * TOKENS + 2 * d * c.d_ff) + c.num_decoder_layers * 2 * d * inner
+    return decoded + TOKENS * read
 
 
-def whisper(c: Any) -> Any:
-    d = c.d_model
-    own, asked = 4 * d * d + 2 * d * (HEARD + 1), 2 * d * d + 2 * d * c.max_source_positions
-    return c.decoder_layers * (own + asked + 2 * d * c.decoder_ffn_dim) + d * c.vocab_size
+def whisper(c: Any, r: Reading) -> Any:
+    """The decoder; in prefill the encoder hears all of its positions first, behind two convolutions."""
+    d, heard = c.d_model, c.max_source_positions
+    new, seen = (1, HEARD + 1) if r.new == 1 else (HEARD, HEARD)
+    own, asked = 4 * d * d + 2 * d * seen, 2 * d * d + 2 * d * heard
+    decoded = new * (c.decoder_layers * (own + asked + 2 * d * c.decoder_ffn_dim) + d * c.vocab_size)
+    if r.new == 1:
+        return decoded
+    front = 2 * heard * 3 * c.num_mel_bins * d + heard * 3 * d * d + c.decoder_layers * heard * 2 * d * d
+    return decoded + front + encoder(heard, c.encoder_layers, d, c.encoder_ffn_dim)
 
 
 HEARD = 128
@@ -149,12 +194,48 @@ def tower(c: Any) -> tuple[int, int]:
     return patches * 3 * c.patch_size**2 * d + layers, d
 
 
-def vit(c: Any) -> Any:
+def seeing(c: Any, r: Reading, text: float, image: Callable[[Any], float]) -> float:
+    """A text model whose prompt has an image."""
+    return text + (image(c) if r.new > 1 else 0)
+
+
+IMAGE = 448
+"""Its height and width for Qwen's models, which take any."""
+
+
+def qwen2_5_vl_tower(c: Any) -> Any:
+    """Two frames of patches; all but a few layers see windows; four neighbours become one token."""
+    v, n = c.vision_config, (IMAGE // c.vision_config.patch_size) ** 2
+    d, whole, window = v.hidden_size, len(v.fullatt_block_indexes), (v.window_size // v.patch_size) ** 2
+    seen = whole * n + (v.depth - whole) * window
+    layers = v.depth * (4 * d * d + 3 * d * v.intermediate_size) + 2 * d * seen
+    return n * (2 * 3 * v.patch_size**2 * d + layers) + n // 4 * 4 * d * (4 * d + v.out_hidden_size)
+
+
+def qwen3_vl_tower(c: Any) -> Any:
+    """The same without windows, and some layers have tokens of their own made of four neighbours."""
+    v, n = c.vision_config, (IMAGE // c.vision_config.patch_size) ** 2
+    d, mergers = v.hidden_size, 1 + len(v.deepstack_visual_indexes)
+    patches = n * 2 * 3 * v.patch_size**2 * d
+    return (
+        patches + encoder(n, v.depth, d, v.intermediate_size) + mergers * n // 4 * 4 * d * (4 * d + v.out_hidden_size)
+    )
+
+
+def gemma3_tower(c: Any) -> Any:
+    v, n = c.vision_config, (c.vision_config.image_size // c.vision_config.patch_size) ** 2
+    d = v.hidden_size
+    patches = n * 3 * v.patch_size**2 * d
+    layers = encoder(n, v.num_hidden_layers, d, v.intermediate_size)
+    return patches + layers + c.mm_tokens_per_image * d * c.text_config.hidden_size
+
+
+def vit(c: Any, _: Reading) -> Any:
     layers, d = tower(c)
     return layers + d * c.num_labels
 
 
-def clip(c: Any) -> Any:
+def clip(c: Any, _: Reading) -> Any:
     t = c.text_config
     vision, w = tower(c.vision_config)
     text = encoder(WORDS, t.num_hidden_layers, t.hidden_size, t.intermediate_size)
@@ -163,12 +244,14 @@ def clip(c: Any) -> Any:
 
 MULTIPLY_ADDS: dict[str, Form] = {
     **dict.fromkeys(("llama", "mistral", "phi3", "qwen2", "qwen3", "gemma2", "gemma3_text"), gated),
-    **dict.fromkeys(("qwen2_5_vl", "qwen3_vl", "gemma3"), lambda c: gated(c.text_config)),
-    "mixtral": lambda c: experts(c, c.num_local_experts, c.intermediate_size),
-    "gpt_oss": lambda c: experts(c, c.num_local_experts, c.intermediate_size),
-    "qwen3_moe": lambda c: experts(c, c.num_experts, c.moe_intermediate_size),
-    "qwen3_vl_moe": lambda c: experts(c.text_config, c.text_config.num_experts, c.text_config.moe_intermediate_size),
-    "llama4": lambda c: llama4(c.text_config),
+    "qwen2_5_vl": lambda c, r: seeing(c, r, gated(c.text_config, r), qwen2_5_vl_tower),
+    "qwen3_vl": lambda c, r: seeing(c, r, gated(c.text_config, r), qwen3_vl_tower),
+    "gemma3": lambda c, r: seeing(c, r, gated(c.text_config, r), gemma3_tower),
+    "mixtral": lambda c, r: experts(c, r, c.num_local_experts, c.intermediate_size),
+    "gpt_oss": lambda c, r: experts(c, r, c.num_local_experts, c.intermediate_size),
+    "qwen3_moe": lambda c, r: experts(c, r, c.num_experts, c.moe_intermediate_size),
+    "qwen3_vl_moe": lambda c, r: seeing(c, r, experts(c.text_config, r, *mixture(c.text_config)), qwen3_vl_tower),
+    "llama4": lambda c, r: llama4(c.text_config, r),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3"), latent),
     **dict.fromkeys(("gpt2", "gpt_neox", "phi"), plain),
     "falcon": falcon,
@@ -212,7 +295,7 @@ def both_kept(layers: int, width: int, own: int, asked: int) -> Any:
     return layers * 2 * width * (own + asked) * BF16
 
 
-CACHES: dict[str, Form] = {
+CACHES: dict[str, Bytes] = {
     **dict.fromkeys(
         ("llama", "mistral", "phi3", "qwen2", "qwen3", "gemma2", "gemma3_text", "mixtral", "gpt_oss", "qwen3_moe"), kept
     ),
@@ -234,36 +317,38 @@ def configuration(model: KnownModel) -> Any:
     return AutoConfig.for_model(fields.pop("model_type"), **fields)
 
 
-def estimated(model: KnownModel, name: str | None = None) -> rl.RecordSet:
+def estimated(model: KnownModel, name: str | None = None, mode: str = "decode") -> rl.RecordSet:
     """The step of a model, or of one of its family by the name of a configuration."""
     if model.family not in CACHES:
         return rl.estimate(name or model.name, dtype="bf16", seq_len=None if model.family == "vit" else WORDS)
     tokens = HEARD if model.family == "whisper" else TOKENS
-    return rl.estimate(name or model.name, mode="decode", dtype="bf16", seq_len=tokens)
+    return rl.estimate(name or model.name, mode=mode, dtype="bf16", seq_len=tokens)
 
 
 def compared(model: KnownModel, config: Any = None, name: str | None = None) -> dict[str, Any]:
     """Both numbers, as an estimate has them and by closed form."""
-    config, found = config or configuration(model), estimated(model, name)
-    cache = found.kv_cache
-    return {
-        "name": model.name,
-        "matmul_flops": found.total().matmul_flops,
-        "flops_by_form": 2 * MULTIPLY_ADDS[model.family](config),
-        "cache": None if cache is None else cache.used,
-        "cache_by_form": CACHES[model.family](config) if model.family in CACHES else None,
-    }
+    config, found, form = config or configuration(model), estimated(model, name), MULTIPLY_ADDS[model.family]
+    row = {"name": model.name, "matmul_flops": found.total().matmul_flops, "flops_by_form": 2 * form(config, DECODE)}
+    if model.family not in CACHES:
+        return row | {"cache": None, "cache_by_form": None, "prefill": None, "prefill_by_form": None}
+    assert found.kv_cache is not None
+    row |= {"cache": found.kv_cache.used, "cache_by_form": CACHES[model.family](config)}
+    prefill = estimated(model, name, "prefill").total().matmul_flops
+    return row | {"prefill": prefill, "prefill_by_form": 2 * form(config, PREFILL)}
+
+
+PAIRS = (("matmul_flops", "flops_by_form"), ("cache", "cache_by_form"), ("prefill", "prefill_by_form"))
 
 
 def equal(row: dict[str, Any]) -> bool:
-    return bool(row["matmul_flops"] == row["flops_by_form"] and row["cache"] == row["cache_by_form"])
+    return all(row[counted] == row[by_form] for counted, by_form in PAIRS)
 
 
 def main() -> int:
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     rows = {row["name"]: row for row in known}
     for model in known_models():
-        if model.name in sys.argv[1:] or (len(sys.argv) == 1 and model.name not in rows):
+        if model.name in sys.argv[1:] or (len(sys.argv) == 1 and "prefill" not in rows.get(model.name, {})):
             rows[model.name] = compared(model)
             print("equal" if equal(rows[model.name]) else "DIFFERENT", json.dumps(rows[model.name]), flush=True)
             lines = ",\n".join(json.dumps(rows[name]) for name in sorted(rows))
