@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.figure_samples import device, measured, operation, records
+from tests.ranked_steps import a_card, relu_on, steps
 
 import rooflens as rl
 from rooflens.cli.main import cli
@@ -291,6 +292,53 @@ def test_looks_tell_devices_dtypes_and_batches_apart() -> None:
     one = CaseLooks.of(models)
     assert len({one.series(case).colour for case in models}) == 3
     assert [one.dot(case, Dot(1.0, 1.0)).label for case in models] == ["neta", "netb", "netc"]
+
+
+def test_throughput_without_a_time_is_the_expected_one_above_all_below_its_bound() -> None:
+    card = a_card("card")
+    plot = rl.chart("throughput", steps(relu_on(card, 100), relu_on(card, 400))).chart
+    assert isinstance(plot, Plot)
+    expected, bound = plot.series
+    assert (expected.dash, bound.dash != ()) == ((), True)
+    for dot, top in zip(expected.dots, bound.dots, strict=True):
+        assert dot.bar is not None
+        ((_, low), (_, high)) = dot.bar
+        assert low < dot.y < high
+        # 8 MB a sample at 0.8 of 1 TB/s: 10 us, where its bound is 8 us.
+        assert dot.y == pytest.approx(100_000, rel=0.05)
+        assert top.y == pytest.approx(125_000)
+    assert (plot.y.label, plot.notes[0]) == ("samples per second", f"on {card.name}")
+    assert [dot.label for dot in bound.dots] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "label", "factor"),
+    [
+        ("decode", (("seq_len", 100),), "tokens per second", 1),
+        ("prefill", (("seq_len", 100),), "prompt tokens per second", 100),
+        ("train", (("seq_len", 100),), "tokens per second", 100),
+        ("inference", (), "samples per second", 1),
+    ],
+)
+def test_throughput_of_language_models_counts_tokens(
+    mode: str, options: tuple[tuple[str, int], ...], label: str, factor: int
+) -> None:
+    cases = [Case(model="m", batch=n, device="toy-100", mode=mode, options=options) for n in (1, 4)]
+    plot = rl.chart("throughput", records([measured(case, 1e-3) for case in cases], [device()])).chart
+    assert isinstance(plot, Plot)
+    assert plot.y.label == label
+    assert [dot.y for dot in plot.series[0].dots] == pytest.approx([1000 * factor, 4000 * factor])
+
+
+def test_a_device_looks_the_same_on_every_chart_of_a_report() -> None:
+    order = ("quick", "slow", "third")
+    for shown in (["slow", "quick"], ["third", "slow"]):
+        cases = [Case(model="net", device=on) for on in shown]
+        looks = CaseLooks.of(cases, order)
+        for its in cases:
+            series = looks.series(its)
+            number = order.index(its.device or "")
+            assert (series.colour, series.shape) == (_DEVICES[number], ("circle", "diamond", "square")[number])
 
 
 class TestNamesOfBars:

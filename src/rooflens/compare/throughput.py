@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.compare.doubts import Doubtful
 from rooflens.records import Case, Failure
 from rooflens.results.evidence import Evidence
-from rooflens.results.factors import RateOrigin
-from rooflens.results.quantities import throughput
+from rooflens.results.factors import Time
+from rooflens.results.quantities import THROUGHPUT, throughput
+from rooflens.results.quantity import Reading
 
 KNEE = 0.95
 """The knee is the smallest batch that reaches this share of the highest throughput."""
 FEWEST = 4
 """Batches from which on a sweep has a knee."""
+WITH_EXPECTED: tuple[Time, ...] = ("measured", "predicted", "bound")
+"""What pictures and reports ask for: the expected throughput beside its bound, where no time was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +28,14 @@ class Sweep(Doubtful):
     Attributes:
         case: what the batches share; its own batch is None.
         rates: batch and samples per second, by rising batch; `ran_out`: batches for which memory was too small.
+        bands: of batches with an expected time, the ends of the band of their rate.
         too_large: batches that do not fit into its memory, by their estimates.
     """
 
     case: Case
-    origin: RateOrigin
+    origin: Time
     rates: tuple[tuple[int, float], ...]
+    bands: tuple[tuple[int, tuple[float, float]], ...] = ()
     ran_out: tuple[int, ...] = ()
     too_large: tuple[int, ...] = ()
 
@@ -60,14 +65,15 @@ class Sweep(Doubtful):
 def sweeps(
     evidence: Iterable[Evidence],
     failures: Iterable[Failure] = (),
-    origins: Sequence[RateOrigin] = ("measured", "bound"),
+    origins: Sequence[Time] = ("measured", "bound"),
 ) -> tuple[Sweep, ...]:
     """One sweep per case and origin: cases that differ in nothing but the batch."""
-    rates: dict[tuple[Case, RateOrigin], dict[int, float]] = {}
-    too_large: dict[tuple[Case, RateOrigin], list[int]] = defaultdict(list)
+    rates: dict[tuple[Case, Time], dict[int, Reading]] = {}
+    too_large: dict[tuple[Case, Time], list[int]] = defaultdict(list)
     for item in evidence:
-        rate, origin = throughput(item.case, item.total(), item.measured())
-        if item.case.batch is not None and rate is not None and origin is not None and origin in origins:
+        if item.case.batch is None:
+            continue
+        for origin, rate in _rates(item, origins):
             rates.setdefault((replace(item.case, batch=None), origin), {})[item.case.batch] = rate
             if item.room is not None and item.room.fits is False:
                 too_large[replace(item.case, batch=None), origin].append(item.case.batch)
@@ -79,12 +85,25 @@ def sweeps(
         Sweep(
             case=case,
             origin=origin,
-            rates=tuple(sorted(known.items())),
+            rates=tuple((batch, rate.value) for batch, rate in sorted(known.items()) if rate.value is not None),
+            bands=tuple((batch, rate.interval) for batch, rate in sorted(known.items()) if rate.interval is not None),
             ran_out=tuple(sorted(ran_out.get(case, ()))),
             too_large=tuple(sorted(too_large[case, origin])),
         )
         for (case, origin), known in rates.items()
     )
+
+
+def _rates(item: Evidence, origins: Sequence[Time]) -> Iterator[tuple[Time, Reading]]:
+    """The measured throughput of a step, else what is expected and what the bound allows."""
+    rate, origin = throughput(item.case, item.total(), item.measured())
+    if origin is None:
+        return
+    if origin in origins:
+        yield origin, Reading(value=rate)
+    expected = THROUGHPUT.read(item, None, "predicted")
+    if origin == "bound" and "predicted" in origins and expected.value is not None:
+        yield "predicted", expected
 
 
 def knee(rates: Sequence[tuple[int, float]], best: float) -> int:

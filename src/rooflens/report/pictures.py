@@ -6,10 +6,11 @@ A new chart is a function from records to a `Chart` in a module of its own, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rooflens.compare import correlations, sweeps
+from rooflens.compare.throughput import WITH_EXPECTED
 from rooflens.compare.timed_cases import timed_cases
 from rooflens.errors import InvalidValue
 from rooflens.report.charts import Chart
@@ -17,9 +18,10 @@ from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.saving import Figure, Picture
 from rooflens.report.study.agreement import achieved, against_measured, pairs
 from rooflens.report.study.breakdown import By, shares
+from rooflens.report.study.cases import device_order
 from rooflens.report.study.causes import memory_by_cause, time_by_cause
 from rooflens.report.study.content import FigureBlock, Report, Section
-from rooflens.report.study.latency import against, heat_map
+from rooflens.report.study.latency import against, heat_map, with_expected
 from rooflens.report.study.rooflines import as_plot, name_in_files
 from rooflens.report.study.throughput import against_batch
 from rooflens.results import RecordSet, join
@@ -50,22 +52,19 @@ class ChartPicture(Picture):
 def agreement(records: RecordSet) -> Chart | None:
     """Return the bound of each step against its measured time; None where no step has both."""
     known = pairs(join(records))
-    return against_measured(known) if known else None
+    return against_measured(known, device_order(records)) if known else None
 
 
 def latency(records: RecordSet) -> Chart | None:
     """Return the time of each step against its FLOP, expected where none was measured; None for fewer than two."""
-    known = timed_cases(records)
-    if known and known[0].time == "bound":
-        expected = [replace(case, time="predicted") for case in known]
-        known = known if any(case.seconds is None for case in expected) else tuple(expected)
-    return against(known, "flops")
+    return against(with_expected(timed_cases(records)), "flops", device_order(records))
 
 
 def throughput(records: RecordSet) -> Chart | None:
-    """Return samples per second against the batch; None where no model has several batches."""
-    several = [sweep for sweep in sweeps(join(records), records.failures) if len(sweep.rates) > 1]
-    return against_batch(several) if several else None
+    """Return samples or tokens per second against the batch; None where no model has several batches."""
+    known = sweeps(join(records), records.failures, WITH_EXPECTED)
+    several = [sweep for sweep in known if len(sweep.rates) > 1]
+    return against_batch(several, device_order(records)) if several else None
 
 
 def spent_on(records: RecordSet) -> Chart | None:
@@ -81,12 +80,12 @@ def held_for(records: RecordSet) -> Chart | None:
 def reached(records: RecordSet) -> Chart | None:
     """Return FLOP/s that were reached against what the bound allows; None where no step has both."""
     known = pairs(join(records))
-    return achieved(known) if known else None
+    return achieved(known, device_order(records)) if known else None
 
 
 def latency_by_parameters(records: RecordSet) -> Chart | None:
     """Return the time of each step against its parameters; None for fewer than two steps with both."""
-    return against(timed_cases(records), "parameters")
+    return against(with_expected(timed_cases(records)), "parameters", device_order(records))
 
 
 def correlation(records: RecordSet) -> Chart | None:

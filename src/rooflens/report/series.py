@@ -158,7 +158,12 @@ def asked_table(rows: Sequence[AskedNumber]) -> Table:
 
 _SWEEP = (
     *(column for column in CASE if column.key != "batch"),
-    Column("origin", "throughput", align="left"),
+    Column(
+        "origin",
+        "throughput",
+        read=lambda item: Entry(item.origin, label="expected" if item.origin == "predicted" else item.origin),
+        align="left",
+    ),
     Column("batches", "batches", COUNT, lambda item: len(item.rates)),
     Column("best", "highest, samples /s", read="best.1"),
     Column("best_batch", "at batch", COUNT, "best.0"),

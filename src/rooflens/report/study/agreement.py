@@ -63,7 +63,7 @@ def agreement(view: StudyView) -> Section | None:
     steps = pairs(view.evidence)
     blocks: list[Block] = []
     if steps:
-        blocks += [FigureBlock(chart=against_measured(steps)), FigureBlock(chart=achieved(steps))]
+        blocks += [FigureBlock(chart=chart(steps, view.device_order)) for chart in (against_measured, achieved)]
     try:
         tables = agreement_tables(compare_evidence(view.records))
     except Incomparable:
@@ -74,7 +74,7 @@ def agreement(view: StudyView) -> Section | None:
     return Section(key="agreement", title="Estimated and measured", blocks=tuple(blocks)) if blocks else None
 
 
-def against_measured(steps: Sequence[BoundAndTime]) -> Plot:
+def against_measured(steps: Sequence[BoundAndTime], order: Sequence[str] = ()) -> Plot:
     """Predicted against measured with its band, where there is a prediction, else the bound against measured."""
     predicted = [pair for pair in steps if pair.predicted is not None]
     shown = predicted or steps
@@ -93,14 +93,15 @@ def against_measured(steps: Sequence[BoundAndTime]) -> Plot:
         series=(
             _line(min(ends), max(ends), "equal"),
             *case_series(
-                [(pair.item.case, Dot(x, pair.seconds, _tip(pair), _band(pair, pair.seconds))) for pair, x in placed]
+                [(pair.item.case, Dot(x, pair.seconds, _tip(pair), _band(pair, pair.seconds))) for pair, x in placed],
+                order,
             ),
         ),
         notes=(*notes, *case_notes([pair.item.case for pair, _ in placed])),
     )
 
 
-def achieved(steps: Sequence[BoundAndTime]) -> Plot:
+def achieved(steps: Sequence[BoundAndTime], order: Sequence[str] = ()) -> Plot:
     """FLOP/s that the bound allows against FLOP/s that were reached."""
     points = [
         (pair.item.case, Dot(pair.flops / pair.bound, pair.flops / pair.seconds, _tip(pair)))
@@ -113,7 +114,7 @@ def achieved(steps: Sequence[BoundAndTime]) -> Plot:
         title="Achieved against attainable performance",
         x=Axis.around("attainable: FLOP over bound", ends, "FLOP/s"),
         y=Axis.around("achieved: FLOP over measured time", ends, "FLOP/s"),
-        series=(_line(min(ends), max(ends), "all that the roofline allows"), *case_series(points)),
+        series=(_line(min(ends), max(ends), "all that the roofline allows"), *case_series(points, order)),
         notes=(
             "vertical distance from the line: what is lost to launches, tiles, clocks and everything else",
             *case_notes([case for case, *_ in points]),

@@ -12,7 +12,7 @@ from rooflens.report.charts import Bar, BarPiece, Bars
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.memory_table import memory as memory_table
 from rooflens.report.series import phases_table
-from rooflens.report.study.cases import device_note, naming
+from rooflens.report.study.cases import common_note, naming
 from rooflens.report.study.causes import Amounts, memory_by_cause
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
@@ -107,7 +107,7 @@ def _charts(items: Sequence[Evidence], by: By) -> Iterator[Bars]:
             unit="%",
             bars=tuple(Bar(named(case), tuple(_parts(amounts, colours, unit))) for case, amounts in rows),
             groups=dict(colours),
-            notes=(*device_note(cases), *([_WRITTEN] if key == "memory" else [])),
+            notes=(*common_note(cases), *([_WRITTEN] if key == "memory" else [])),
         )
 
 

@@ -13,7 +13,9 @@ from rooflens.records import Case
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.charts import Dot, Series
 from rooflens.report.figures.palette import GREY, MOST_MODELS, OTHER, Symbol, device_colour, group_colours
+from rooflens.report.figures.roofline import devices_of
 from rooflens.report.model_families import colours_tell
+from rooflens.results import RecordSet
 
 SYMBOLS: tuple[Symbol, ...] = get_args(Symbol)
 """Of devices, beside their colours."""
@@ -35,10 +37,19 @@ def naming(cases: Sequence[Case]) -> Callable[[Case], str]:
     return named
 
 
-def device_note(cases: Iterable[Case]) -> tuple[str, ...]:
-    """The device that all cases share, where their names leave it out."""
-    devices = {case.device for case in cases}
-    return tuple(f"on {device}" for device in devices if device is not None and len(devices) == 1)
+def common_note(cases: Iterable[Case]) -> tuple[str, ...]:
+    """The model and the device that all cases share, where their names leave them out."""
+    every = list(cases)
+    models, devices = ({getattr(case, name) for case in every} for name in ("model", "device"))
+    words = [models.pop()] if len(models) == 1 and "model" not in differing(every) else []
+    words += [f"on {device}" for device in devices if device is not None and len(devices) == 1]
+    return (" ".join(words),) if words else ()
+
+
+def device_order(records: RecordSet) -> tuple[str, ...]:
+    """The names of devices in the order of their colours and symbols, the same on every chart of these records."""
+    cases = (case.device for case in records.cases)
+    return tuple(filter(None, dict.fromkeys((*(device.name for device in devices_of(records)), *cases))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +74,20 @@ class CaseLooks:
     fields: tuple[str, ...]
 
     @classmethod
-    def of(cls, cases: Sequence[Case]) -> CaseLooks:
-        """Devices have colours where there are several, else models, their families, or what differs."""
+    def of(cls, cases: Sequence[Case], order: Sequence[str] = ()) -> CaseLooks:
+        """Devices have colours where there are several, else models, their families, or what differs.
+
+        Args:
+            order: `device_order` of all records of a report, so that a device looks the same on all of its charts.
+        """
         devices, dtypes = (
             list(dict.fromkeys(values)) for values in zip(*((_device(case), case.dtype) for case in cases), strict=True)
         )
         several, rest = len(devices) > 1, tuple[str, ...]()
+        every = list(dict.fromkeys((*order, *devices)))
         if several:
             tell: Callable[[Case], str] = _device
-            colours = {device: device_colour(number, len(devices)) for number, device in enumerate(devices)}
+            colours = {device: device_colour(every.index(device), len(every)) for device in devices}
         else:
             tell = colours_tell(cases)[1]
             order = [group for group, _ in Counter(map(tell, cases)).most_common()]
@@ -85,7 +101,7 @@ class CaseLooks:
             tell=tell,
             colours=colours,
             rest=rest,
-            shapes=dict(zip(dtypes if by_dtype else devices, cycle(SYMBOLS), strict=False)),
+            shapes=dict(zip(dtypes if by_dtype else every, cycle(SYMBOLS), strict=False)),
             by_dtype=by_dtype,
             batches=(batches[0], batches[-1]) if sized else None,
             fields=tuple(field for field in fields if field not in told) or fields[:1],
@@ -121,12 +137,12 @@ class CaseLooks:
             yield f"grey, {len(self.rest)} more: {', '.join(self.rest)}"
 
 
-def case_series(points: Sequence[CasePoint]) -> tuple[Series, ...]:
+def case_series(points: Sequence[CasePoint], order: Sequence[str] = ()) -> tuple[Series, ...]:
     """Points of cases as one series for each look."""
     if not points:
         return ()
     cases = [case for case, _ in points]
-    looks, named = CaseLooks.of(cases), naming(cases)
+    looks, named = CaseLooks.of(cases, order), naming(cases)
     dots: dict[Series, list[Dot]] = {}
     for case, dot in points:
         dots.setdefault(looks.series(case), []).append(looks.dot(case, replace(dot, tip=(named(case), *dot.tip))))
@@ -134,8 +150,8 @@ def case_series(points: Sequence[CasePoint]) -> tuple[Series, ...]:
 
 
 def case_notes(cases: Sequence[Case]) -> tuple[str, ...]:
-    """What a reader must know of colours and sizes."""
-    return tuple(CaseLooks.of(cases).notes()) if cases else ()
+    """What a reader must know of colours and sizes, and what names leave out."""
+    return (*common_note(cases), *CaseLooks.of(cases).notes()) if cases else ()
 
 
 def _device(case: Case) -> str:

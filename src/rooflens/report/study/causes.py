@@ -10,7 +10,7 @@ from rooflens.errors import MissingCeiling
 from rooflens.records import MEMORY_CAUSES, Case, Memory, Record
 from rooflens.report.charts import Bar, BarPiece, Bars, Limit
 from rooflens.report.figures.palette import group_colours
-from rooflens.report.study.cases import device_note, naming
+from rooflens.report.study.cases import common_note, naming
 from rooflens.report.table import percent
 from rooflens.results import Evidence
 
@@ -48,7 +48,7 @@ def time_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
         axis="bound",
         unit="s",
         groups=TIME_COLOURS,
-        notes=(*device_note(rows), *TIME_NOTES),
+        notes=(*common_note(rows), *TIME_NOTES),
     )
 
 
@@ -77,7 +77,7 @@ def memory_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
         axis="estimated memory",
         unit="B",
         groups=group_colours(causes),
-        notes=device_note(rows),
+        notes=common_note(rows),
         limits=tuple(limits.values()),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from statistics import median
@@ -12,7 +12,7 @@ from rooflens import units
 from rooflens.checks import SEVERITIES
 from rooflens.compare.devices import TIME_WORDS
 from rooflens.compare.doubts import listed
-from rooflens.compare.throughput import KNEE
+from rooflens.compare.throughput import KNEE, WITH_EXPECTED
 from rooflens.compare.timed_cases import quantity_of
 from rooflens.compare.uncertainty import LEVEL
 from rooflens.records import MEMORY_CAUSES
@@ -21,10 +21,16 @@ from rooflens.report.study.cases import count, spread
 from rooflens.report.study.content import Section, Sentences
 from rooflens.report.study.view import StudyView
 from rooflens.report.table import percent
+from rooflens.results import Time
 from rooflens.results.totals import grouped_by
 
 _MOST = 8
 """Devices and messages that sentences are about."""
+_RATES: Mapping[Time, str] = {
+    "measured": "Measured throughput",
+    "predicted": "Expected throughput",
+    "bound": "The throughput that the bound allows",
+}
 
 
 def key_findings(view: StudyView) -> Section | None:
@@ -88,10 +94,11 @@ def _devices(view: StudyView) -> Iterator[str]:
     used = compared.rows[0].time
     time = "by measured time" if used == "measured" else TIME_WORDS[used]
     for device, ratios in list(speedups.items())[:_MOST]:
-        yield (
-            f"{device} is {median(ratios):.3g} times as fast as {compared.baseline} {time}"
-            f" (median of {count(len(ratios), 'step')}{spread(ratios)})."
-        )
+        over, fold = f"median of {count(len(ratios), 'step')}{spread(ratios)}", f"{median(ratios):.3g}"
+        if fold == "1":
+            yield f"{device} is as fast as {compared.baseline} ({median(ratios):.2f}x, {time}; {over})."
+        else:
+            yield f"{device} is {fold} times as fast as {compared.baseline} {time} ({over})."
 
 
 def _bound_by(view: StudyView) -> Iterator[str]:
@@ -131,10 +138,11 @@ def _correlated(view: StudyView) -> Iterator[str]:
 
 
 def _knees(view: StudyView) -> Iterator[str]:
-    known = [sweep for sweep in view.sweeps if sweep.origin == "measured"] or view.sweeps
+    by_origin = ([sweep for sweep in view.sweeps if sweep.origin == origin] for origin in WITH_EXPECTED)
+    known = next(filter(None, by_origin), [])
     knees = [sweep.knee for sweep in known if sweep.knee is not None]
     if knees:
-        what = "Measured throughput" if known[0].origin == "measured" else "The throughput that the bound allows"
+        what = _RATES[known[0].origin]
         over = f"median of {count(len(knees), 'sweep')}{spread(knees)}"
         yield f"{what} reaches {100 * KNEE:.0f} % of its highest at batch {median(knees):g} ({over})."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rooflens import units
 from rooflens.compare import Correlation
@@ -31,10 +32,10 @@ _SHOWN: tuple[Compared, ...] = ("flops", "parameters")
 def latency(view: StudyView) -> Section | None:
     """Latency against FLOP and parameters, and how it correlates with each quantity."""
     try:
-        known = timed_cases(view.records)
+        known = with_expected(timed_cases(view.records))
     except Incomparable:
         return None
-    blocks: list[Block] = [FigureBlock(chart=chart) for x in _SHOWN if (chart := against(known, x)) is not None]
+    blocks: list[Block] = [FigureBlock(chart=chart) for x in _SHOWN if (chart := against(known, x, view.device_order))]
     telling = [item for item in view.correlations if any(one.p is not None for one in item.coefficients.values())]
     if telling:
         blocks.append(FigureBlock(chart=heat_map(telling)))
@@ -47,7 +48,13 @@ def latency(view: StudyView) -> Section | None:
     return Section(key="latency", title="What predicts the time", blocks=tuple(blocks)) if blocks else None
 
 
-def against(known: Sequence[TimedCase], x: Compared) -> Plot | None:
+def with_expected(known: tuple[TimedCase, ...]) -> tuple[TimedCase, ...]:
+    """Cases by expected times where all that is known are bounds and each has one: a bound is no time of a step."""
+    expected = tuple(replace(case, time="predicted") for case in known if case.time == "bound")
+    return expected if expected and all(case.seconds is not None for case in expected) else known
+
+
+def against(known: Sequence[TimedCase], x: Compared, order: Sequence[str] = ()) -> Plot | None:
     """Latency against a quantity: one mark per case, one colour and shape per device."""
     title, unit = quantity_of(x).title, quantity_of(x).unit
     points = [(case, case.value(x), case.seconds) for case in known]
@@ -64,7 +71,7 @@ def against(known: Sequence[TimedCase], x: Compared) -> Plot | None:
         title=f"Latency against {title}",
         x=Axis.around(f"{title} of a step" if unit else title, [a for _, a, _ in placed], unit),
         y=Axis.around(time, [y for _, dot in dots for y in (dot.y, *(end[1] for end in dot.bar or ()))], "s"),
-        series=case_series(dots),
+        series=case_series(dots, order),
         notes=(
             *([BAND] if known[0].time == "predicted" else []),
             *case_notes([case for case, _ in dots]),

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from rooflens import units
 from rooflens.compare import Sweep
-from rooflens.report.charts import Axis, Dot, Plot
+from rooflens.records import Case
+from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.comparison import devices_tables
 from rooflens.report.series import sweep_table
-from rooflens.report.study.cases import CaseLooks, naming
+from rooflens.report.study.cases import CaseLooks, common_note, naming
 from rooflens.report.study.content import FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 
 _MOST_NAMED, _NAMES = 3, 0.4
 MOST_LINES = 40
 """Sweeps that are drawn: those of the highest throughput."""
+SAMPLES = "samples per second"
+EXPECTED_BAND = "by expected times; bars: the band, which should hold 8 of 10 measured ones"
 
 
 def throughput(view: StudyView) -> Section | None:
@@ -24,56 +27,99 @@ def throughput(view: StudyView) -> Section | None:
     known = [sweep for sweep in view.sweeps if len(sweep.rates) > 1]
     if not known:
         return None
-    blocks = (FigureBlock(chart=against_batch(known)), TableBlock(key="throughput", table=sweep_table(known)))
+    blocks = (
+        FigureBlock(chart=against_batch(known, view.device_order)),
+        TableBlock(key="throughput", table=sweep_table(known)),
+    )
     return Section(key="throughput", title="Throughput", blocks=blocks)
 
 
-def against_batch(known: Sequence[Sweep]) -> Plot:
+def against_batch(known: Sequence[Sweep], order: Sequence[str] = ()) -> Plot:
     """A line per model, dtype and device, named beside it; dashes are what only the bound allows."""
-    named = naming([sweep.case for sweep in known])
+    cases = [sweep.case for sweep in known]
+    named, label = naming(cases), _rate_label(cases)
     shown = sorted(known, key=lambda sweep: -(sweep.best or (0, 0.0))[1])[:MOST_LINES]
-    looks = CaseLooks.of([sweep.case for sweep in shown])
-    series = []
-    for sweep in shown:
-        at_bound = sweep.origin == "bound"
-        tips = ((named(sweep.case), f"batch {batch}: {units.show(rate)} samples/s") for batch, rate in sweep.rates)
-        series.append(
-            replace(
-                looks.series(sweep.case),
-                path=tuple((float(batch), rate) for batch, rate in sweep.rates),
-                dash=(3, 2) if at_bound else (),
-                width=1.2,
-                dots=tuple(
-                    looks.dot(sweep.case, Dot(batch, rate, (*tip, *_said(sweep, batch))))
-                    for (batch, rate), tip in zip(sweep.rates, tips, strict=True)
-                ),
-            )
-        )
+    looks = CaseLooks.of([sweep.case for sweep in shown], order)
+    # Expected ones first: a legend shows the first line of its name.
+    told = {sweep.case for sweep in shown if sweep.origin != "bound"}
+    series = [
+        _line(sweep, looks, named(sweep.case), label, 1 if label == SAMPLES else _tokens(sweep.case) or 1, told)
+        for sweep in sorted(shown, key=lambda sweep: sweep.origin == "bound")
+    ]
+    ends = [y for its in series for dot in its.dots for y in (dot.y, *(end[1] for end in dot.bar or ()))]
     series += looks.legend()
-    notes = ["dashed: the most that the bound allows"] if any(sweep.origin == "bound" for sweep in shown) else []
-    notes += looks.notes()
-    too_large = [sweep for sweep in shown if sweep.too_large]
-    for sweep in too_large[:_MOST_NAMED]:
-        batches = ", ".join(map(str, sweep.too_large))
-        notes.append(f"{named(sweep.case)}: batch {batches} does not fit into the device's memory")
-    if len(too_large) > _MOST_NAMED:
-        notes.append(f"{len(too_large) - _MOST_NAMED} more lines have batches that do not fit; the table names them")
+    notes = list(common_note(cases))
+    notes += [EXPECTED_BAND] if any(sweep.bands for sweep in shown) else []
+    notes += ["dashed: the most that the bound allows"] if any(sweep.origin == "bound" for sweep in shown) else []
+    notes += [*looks.notes(), *_too_large(shown, named)]
     if len(known) > MOST_LINES:
         notes.append(f"the {MOST_LINES} of highest throughput of {len(known)}; the table has all")
     return Plot(
         key="throughput-batch",
         title="Throughput against batch",
         x=_batches([float(batch) for sweep in shown for batch, _ in sweep.rates]),
-        y=Axis.around("samples per second", [rate for sweep in shown for _, rate in sweep.rates]),
+        y=Axis.around(label, [*ends, *(y for its in series for _, y in its.path)]),
         series=tuple(series),
         notes=tuple(notes),
     )
+
+
+def _line(sweep: Sweep, looks: CaseLooks, name: str, label: str, scale: int, told: Collection[Case]) -> Series:
+    """The line of a sweep with its marks; a bound is dashed.
+
+    Args:
+        told: cases that have a better line than their bound, which then has no name.
+    """
+    bands = dict(sweep.bands)
+    at_bound = sweep.origin == "bound"
+    dots = []
+    for batch, rate in sweep.rates:
+        low, high = bands.get(batch, (None, None))
+        bar = None if low is None or high is None else ((batch, low * scale), (batch, high * scale))
+        tip = (name, f"batch {batch}: {units.show(rate * scale)} {label}", *_said(sweep, batch))
+        dots.append(looks.dot(sweep.case, Dot(batch, rate * scale, tip, bar)))
+    if at_bound and sweep.case in told:
+        dots = [replace(dot, label="") for dot in dots]
+    return replace(
+        looks.series(sweep.case),
+        path=tuple((dot.x, dot.y) for dot in dots),
+        dash=(3, 2) if at_bound else (),
+        width=1.2,
+        dots=tuple(dots),
+    )
+
+
+def _rate_label(cases: Sequence[Case]) -> str:
+    """What a rate counts: tokens where every case has them, else samples."""
+    if any(_tokens(case) is None for case in cases):
+        return SAMPLES
+    prompts = {case.mode == "prefill" for case in cases}
+    return "prompt tokens per second" if prompts == {True} else "tokens per second"
+
+
+def _tokens(case: Case) -> int | None:
+    """Tokens of a sample of a step, None where it has none or nobody says how many."""
+    option = {"prefill": "seq_len", "train": "seq_len", "generate": "output_len"}.get(case.mode)
+    tokens = 1 if case.mode == "decode" else dict(case.options).get(option or "")
+    return tokens if isinstance(tokens, int) else None
+
+
+def _too_large(shown: Sequence[Sweep], named: Callable[[Case], str]) -> Iterator[str]:
+    """Which lines have batches that do not fit, each once."""
+    too_large = list({sweep.case: sweep for sweep in shown if sweep.too_large}.values())
+    for sweep in too_large[:_MOST_NAMED]:
+        batches = ", ".join(map(str, sweep.too_large))
+        yield f"{named(sweep.case)}: batch {batches} does not fit into the device's memory"
+    if len(too_large) > _MOST_NAMED:
+        yield f"{len(too_large) - _MOST_NAMED} more lines have batches that do not fit; the table names them"
 
 
 def _said(sweep: Sweep, batch: int) -> Iterator[str]:
     """What a dot must say of itself."""
     if sweep.origin == "bound":
         yield "at its bound"
+    elif sweep.origin == "predicted":
+        yield "expected"
     if batch in sweep.too_large:
         yield "does not fit into the memory"
 

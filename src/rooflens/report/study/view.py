@@ -17,8 +17,10 @@ from rooflens.compare import (
     phase_ratios,
     sweeps,
 )
+from rooflens.compare.throughput import WITH_EXPECTED
 from rooflens.errors import Incomparable
 from rooflens.records import Environment, RecordFile
+from rooflens.report.study.cases import device_order
 from rooflens.reported import ComparedFigure, ReportedFigure
 from rooflens.results import TIMES, Evidence, RecordSet, Time, join
 from rooflens.study import Status, Study, StudyContents, StudyFolder, Verdict
@@ -95,9 +97,14 @@ class StudyView:
             return None
 
     @cached_property
+    def device_order(self) -> tuple[str, ...]:
+        """The names of devices in the order of their colours and symbols."""
+        return device_order(self.records)
+
+    @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
         """Throughput against batch."""
-        return sweeps(self.evidence, self.records.failures)
+        return sweeps(self.evidence, self.records.failures, WITH_EXPECTED)
 
     @cached_property
     def phase_ratios(self) -> tuple[PhaseRatio, ...]:
