@@ -62,6 +62,7 @@ def test_summary_of_an_estimate() -> None:
         "macs": 37_888,
         "dram_bytes": 39_384,
         "intensity": pytest.approx(76_800 / 39_384),
+        "bound_intensity": pytest.approx(76_800 / 39_384),
         "lower_bound": False,
         "seconds": pytest.approx(90.232e-6),
         "bound_by": "matmul.fp32",
