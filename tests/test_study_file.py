@@ -24,6 +24,7 @@ from rooflens.study import (
     Settings,
     Side,
     Study,
+    device_notes,
     read_study,
 )
 from rooflens.study.grid import cells
@@ -308,6 +309,24 @@ def test_a_device_of_this_machine_may_have_any_name(tmp_path: Path) -> None:
     (hypothesis,) = read_study(written(tmp_path, text)).study.hypotheses
     assert hypothesis.claim is not None
     assert hypothesis.claim.left.conditions == {"device": "h100-sxm5-80gb"}
+
+
+def test_a_name_that_fits_several_devices_is_the_one_that_people_mean(tmp_path: Path) -> None:
+    text = SMALL.replace('"t4"', '"h100", "t4", "2x a100"') + CLAIM.replace('"t4"', '"h100"')
+    text += '[[exclude]]\ndevice = "A100"\nwhy = "rented"\n[cluster.slurm.devices."h100"]\ngres = "gpu:1"\n'
+    text = text.replace('"a100-sxm4-40gb"]', '"a100", "a100-sxm4-40gb"]')
+    path = written(tmp_path, text)
+    study = read_study(path).study
+    assert "h100-sxm5-80gb" in study.grids[0].devices
+    assert "2x a100-sxm4-80gb" in study.grids[0].devices
+    assert study.excluded[0].conditions == {"device": ("a100-sxm4-80gb",)}
+    assert study.hypotheses[0].claim is not None
+    assert study.hypotheses[0].claim.left.conditions == {"device": "h100-sxm5-80gb"}
+    assert list(study.clusters["slurm"].devices) == ["h100-sxm5-80gb"]
+    told = {note.partition(";")[0] for note in device_notes(path)}
+    assert told == {f"{name} is taken for {name.lower()}-sxm4-80gb" for name in ("a100", "A100")} | {
+        "h100 is taken for h100-sxm5-80gb"
+    }
 
 
 def test_what_is_no_file_and_no_toml(tmp_path: Path) -> None:

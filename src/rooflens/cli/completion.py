@@ -13,7 +13,6 @@ from click.shell_completion import CompletionItem
 
 import rooflens as rl
 from rooflens.cli.command_group import say
-from rooflens.errors import AmbiguousDevice, RooflensError
 from rooflens.known_models import known_models
 
 _REGISTERED = re.compile(r"^@register_model\(\)\n(?:[@ )].*\n)*def (\w+)", re.MULTILINE)
@@ -67,23 +66,14 @@ def usual_name(word: str) -> str:
     """Return the name of the device that people mostly mean, and say so, if a word fits several; else the word."""
     if word.lower().endswith((".toml", ".json", ".txt", ".csv")) or word.lower() in ("measured", "all"):
         return word
-    from rooflens.devices import catalogued
+    from rooflens.devices import as_meant
 
-    try:
-        catalogued(word)
-    except AmbiguousDevice as several:
-        if several.usual is None:
-            return word
-        others = ", ".join(name for name in several.fits if name != several.usual)
-        note = f"{several.name} is taken for {several.usual}; there are also {others}"
-        told = click.get_current_context().meta.setdefault(f"{__name__}.told", set())
-        if note not in told:
-            told.add(note)
-            say(note)
-        return word.removesuffix(several.name) + several.usual
-    except RooflensError:  # whoever uses the name tells what is wrong
-        return word
-    return word
+    meant, note = as_meant(word)
+    told = click.get_current_context().meta.setdefault(f"{__name__}.told", set())
+    if note and note not in told:
+        told.add(note)
+        say(note)
+    return meant
 
 
 def devices_option(name: str, help: str) -> Callable[[Any], Any]:

@@ -179,8 +179,11 @@ def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Pa
 
 def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | None, jobs: int, **options: Any) -> None:
     """Run what is left with progress on stderr; then print how far the study is."""
+    from rooflens.study import device_notes
     from rooflens.study.status_text import status_text
 
+    for note in device_notes(what) if what.is_file() else ():
+        say(note)
     with _live() as live:
         if cluster is None:
             with _hint_on_interrupt(live):

@@ -92,6 +92,23 @@ def by_title(title: str, kind: str | None = None) -> Device | None:
     return fits[0] if len(fits) == 1 else None
 
 
+def as_meant(name: str) -> tuple[str, str]:
+    """Return the name of the device that people mostly mean where a name fits several, and a note that says so.
+
+    Any other name comes back as it is, without a note: whoever looks it up tells what is wrong with it.
+    """
+    try:
+        catalogued(name)
+    except AmbiguousDevice as several:
+        if several.usual is not None:
+            others = ", ".join(fit for fit in several.fits if fit != several.usual)
+            note = f"{several.name} is taken for {several.usual}; there are also {others}"
+            return name.removesuffix(several.name) + several.usual, note
+    except RooflensError:
+        return name, ""
+    return name, ""
+
+
 @cache
 def catalogue() -> tuple[Device, ...]:
     """Every device of the catalogue, by canonical name."""

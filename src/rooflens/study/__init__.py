@@ -23,5 +23,5 @@ from rooflens.study.study import (
     SourceName,
     Study,
 )
-from rooflens.study.study_file import canonical, read_study
+from rooflens.study.study_file import canonical, device_notes, read_study
 from rooflens.study.verdict import Pair, Verdict

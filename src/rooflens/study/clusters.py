@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rooflens.devices import find
+from rooflens.devices import as_meant, find
 from rooflens.errors import RooflensError
 from rooflens.records import Scalar
 from rooflens.study.study import HERE, Cluster
@@ -66,6 +66,6 @@ def _device(table: TomlTable, key: str) -> str:
     if key in HERE:
         return key
     try:
-        return find(key).name
+        return find(as_meant(key)[0]).name
     except RooflensError as error:
         table.fail(key, f"names a device: {error}")

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from rooflens.compare.timed_cases import Compared
 from rooflens.compare.uncertainty import METHODS
-from rooflens.devices import find
+from rooflens.devices import as_meant, find
 from rooflens.errors import RooflensError, UnitError
 from rooflens.records import Scalar
 from rooflens.results.answers import ANSWERS, SAMPLED
@@ -202,7 +202,7 @@ def _device(table: TomlTable, value: Scalar, allowed: Sequence[Scalar] | None) -
     if (allowed is None and is_open(str(value))) or any(agrees(each, value) for each in allowed or ()):
         return value
     try:
-        name = find(str(value)).name
+        name = find(as_meant(str(value))[0]).name
     except RooflensError as error:
         table.fail("device", f"is {value!r}: {error}")
     # Words for this machine may turn out to be any device, under its own name.

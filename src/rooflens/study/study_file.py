@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from rooflens.devices import catalogued_or_none, find
+from rooflens.devices import as_meant, catalogued_or_none, find
 from rooflens.errors import InvalidValue, RooflensError, StudyFileError, checked
 from rooflens.opening import parsed_toml, read_text
 from rooflens.records import MODES, Scalar
@@ -45,7 +45,7 @@ _AXES: Mapping[str, KeyKind] = {
 }
 _FIELDS: Mapping[str, KeyKind] = {
     "model": TEXT,
-    "device": replace(TEXT, make=lambda name: find(name).name),
+    "device": replace(TEXT, make=lambda name: find(as_meant(name)[0]).name),
     "batch": COUNT,
     "dtype": dtype_kind(),
     "mode": one_of(MODES),
@@ -56,6 +56,7 @@ _OPTIONS: Mapping[str, KeyKind] = {
 }
 _CONDITIONS = dict.fromkeys(("source", *_FIELDS, "seq_len", "img_size", *OPTIONS), SCALARS)
 
+_PATTERN = re.compile(r"[*?\[]")
 MOST_CELLS = 100_000
 """Each becomes a file, before any is left out."""
 
@@ -88,6 +89,30 @@ def read_study(path: str | Path, *, home: Path | None = None) -> StudyFile:
     text = read_text(path, error=StudyFileError, what="study ")
     study = _study(TomlTable(str(path), text, parsed_toml(text, str(path), StudyFileError)), home)
     return StudyFile(study=study, text=text, home=home)
+
+
+def device_notes(path: Path) -> tuple[str, ...]:
+    """Return what is said of names in a study file that fit several devices: which of them is taken.
+
+    Raises:
+        StudyFileError: the file cannot be read.
+    """
+    values = parsed_toml(read_text(path, error=StudyFileError, what="study "), str(path), StudyFileError)
+    words = dict.fromkeys(word for word in _device_words(values) if word not in HERE and not _PATTERN.search(word))
+    return tuple(filter(None, (as_meant(word)[1] for word in words)))
+
+
+def _device_words(value: object, key: str = "") -> Iterator[str]:
+    """Yield what stands under the keys for devices, at any depth; keys of their tables are devices too."""
+    if isinstance(value, str) and key in ("device", "devices", "roof"):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _device_words(item, key)
+    elif isinstance(value, dict):
+        yield from value if key == "devices" else ()
+        for name, item in value.items():
+            yield from _device_words(item, name)
 
 
 def _study(top: TomlTable, home: Path) -> Study:
@@ -152,7 +177,7 @@ def _devices(home: Path, words: Sequence[str] = HERE, *, many: bool = True) -> K
             return value
         try:
             is_file = value.lower().endswith(".toml")
-            device = find(str(home / value) if is_file else value)
+            device = find(str(home / value) if is_file else as_meant(value)[0])
         except RooflensError as error:
             raise InvalidValue(f"{error}; for this machine write {' or '.join(words)}") from error
         return value if is_file else device.name
@@ -195,8 +220,8 @@ def _exclusion(table: TomlTable) -> Exclusion:
 
 def canonical(device: Scalar) -> Scalar:
     """A device by the catalogue's name; a pattern, or what the catalogue does not know, as it is."""
-    is_name = isinstance(device, str) and device not in HERE and not re.search(r"[*?\[]", device)
-    known = catalogued_or_none(str(device)) if is_name else None
+    is_name = isinstance(device, str) and device not in HERE and not _PATTERN.search(device)
+    known = catalogued_or_none(as_meant(str(device))[0]) if is_name else None
     return device if known is None else known.name
 
 
