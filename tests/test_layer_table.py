@@ -244,7 +244,7 @@ def test_rows_are_sorted_cut_and_their_columns_chosen() -> None:
     )
     assert "% of the bound" in rl.table(records, by="op", top=1, sort="operation")
     assert "(--top 3 shows all)" in text
-    with pytest.raises(InvalidValue, match=r"no column 'speed' in this table; known: .*dram_bytes"):
+    with pytest.raises(InvalidValue, match=r"no column 'speed' in this table; known: .*predicted_seconds"):
         rl.table(records, by="op", sort="speed")
     unknown = RecordSet([replace(r, case=replace(r.case, device="abacus")) for r in records])
     assert "no ceilings of abacus are known here" in rl.table(unknown, by="op", width=200)

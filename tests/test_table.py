@@ -98,3 +98,49 @@ def test_plot_refuses_before_it_reads(words: tuple[str, ...], message: str) -> N
     result = CliRunner().invoke(cli, ["plot", "no-such-file.jsonl", *words])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--columns", "batch,seq_len"),
+            "no column 'seq_len' in this table; it is an option, and the column",
+        ),
+        (("--columns", "expectd"), "did you mean predicted_seconds?"),
+        (("--by", "module", "--sort", "paramters"), "did you mean parameters?"),
+        (("--sort", "zzz"), "known: model, batch"),
+    ],
+)
+def test_an_unknown_column_is_told_before_the_work(
+    words: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rl, "estimate", None)  # not called: it would be a TypeError
+    done = CliRunner().invoke(cli, ["estimate", "alexnet", *words])
+    assert isinstance(done.exception, InvalidValue)
+    assert told in str(done.exception)
+    assert "own_measured_seconds" not in str(done.exception), "no wall of names"
+
+
+def test_what_was_asked_for_is_never_hidden(estimate: rl.RecordSet) -> None:
+    by_module = rl.table(estimate, by="module", sort="predicted", width=80)
+    assert "expected" in by_module
+    assert "expected" not in by_module.partition("hidden")[2]
+    assert "MAC" in rl.table(estimate, by="op", sort="macs", width=80).partition("hidden")[0]
+    asked = rl.table(estimate, by="module", columns=["expected"], sort="matmul FLOP", width=80)
+    header = next(line for line in asked.splitlines() if line.startswith("module"))
+    assert header.split() == ["module", "expected", "FLOP"], "the word matmul stands above FLOP"
+    assert "as written" not in asked
+
+
+def test_records_are_written_though_nobody_reads_the_table(
+    estimate: rl.RecordSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(rl, "estimate", lambda *_, **__: estimate)
+    monkeypatch.setattr("rooflens.cli.options.click.echo", broken)
+    done = CliRunner().invoke(cli, ["estimate", "alexnet", "-q", "-o", f"{tmp_path}/a.jsonl", "-o", f"{tmp_path}/a.md"])
+    assert isinstance(done.exception, BrokenPipeError)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "a.md"]

@@ -137,16 +137,18 @@ class Shown:
     columns: Sequence[str]
 
     def emit(self, records: RecordSet | Fits) -> None:
-        """Print records in the format and write each output."""
+        """Write each output and print records in the format: records first, which took the work, and figures last."""
+        kept = [path for path in self.outputs if path.suffix.lower() == RECORDS]
         tables = [path for path in self.outputs if path.suffix.lower() in TABLES]
+        self.write_others(records, [path for path in self.outputs if path not in kept])
         asked: dict[str, Any] = {name: getattr(self, name) for name in _ASKED}
         emit_text(lambda wanted, color: rl.table(records, format=wanted, color=color, **asked), self.format_, tables)
-        self.write_others(records, tables)
+        self.write_others(records, [*tables, *kept])
 
-    def write_others(self, records: RecordSet | Fits, tables: Sequence[Path]) -> None:
-        """Write each output that is no table: records and figures."""
+    def write_others(self, records: RecordSet | Fits, but: Sequence[Path]) -> None:
+        """Write records and figures, but for some of the outputs."""
         drawn = records if isinstance(records, rl.RecordSet) else records.records
-        others = [path for path in self.outputs if path not in tables]
+        others = [path for path in self.outputs if path not in but]
         for path in sorted(others, key=lambda path: path.suffix.lower() != RECORDS):  # a picture may turn out empty
             if path.suffix.lower() == RECORDS:
                 records.save(path)
@@ -188,13 +190,18 @@ def end_if_failed(records: RecordSet | Fits) -> None:
 def output_options(command: Command) -> Command:
     """Add options for what is shown of records; the command gets them as ``shown``.
 
-    A file that cannot be written ends the command before its work.
+    A file that cannot be written and a column that no table has end the command before its work.
     """
 
     @wraps(command)
     def called(*args: Any, format_: Format, outputs: tuple[Path, ...], **options: Any) -> Any:
         check_outputs(outputs)
         asked = {name: options.pop(name) for name in _ASKED}
+        if asked["columns"] or asked["sort"]:
+            from rooflens.report.arranged import TableView
+            from rooflens.report.asked_tables import check_columns
+
+            check_columns(TableView(**asked))
         return command(*args, shown=Shown(format_=format_, outputs=outputs, **asked), **options)
 
     return _output_options(called)  # type: ignore[return-value]
@@ -257,14 +264,14 @@ def limit_option(help: str, *names: str) -> Callable[[Command], Command]:
 
 
 def emit_text(text: Callable[[Format, bool], str], format_: Format, outputs: Sequence[Path]) -> None:
-    """Print a text in a format and write it to files of tables.
+    """Write a text to files of tables and print it in a format.
 
     Args:
         text: takes the format, and whether there are colours.
     """
-    click.echo(text(format_, in_color()), nl=False)
-    for path in outputs:
+    for path in outputs:  # first, since whoever reads what is printed may stop to
         write(path, text(TABLES[path.suffix.lower()], False))
+    click.echo(text(format_, in_color()), nl=False)
 
 
 def write(path: Path, text: str | bytes) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from rooflens.errors import InvalidValue
 from rooflens.report.figures.case_pieces import BY, PieceKind
 from rooflens.report.table import PERCENT, Column, Row, Table, Value, percent
+from rooflens.runs.options import OPTIONS
 
 IN_ORDER = "order"
 """The sort key that leaves rows as they are."""
@@ -64,8 +66,10 @@ def arranged(table: Table, view: TableView) -> Table:
     """
     chosen = [column_number(table.columns, name) for name in view.columns]
     rows, notes, place = list(table.rows), list(table.notes), None
+    asked = list(chosen)
     if view.sort is not None and view.sort != IN_ORDER:
         place = column_number(table.columns, view.sort)
+        asked.append(place)  # rows in the order of what is not shown look like rows in none
     elif view.top is not None and view.sort is None:
         place = _costliest(table)
     rows = _sorted(rows, place)
@@ -79,9 +83,9 @@ def arranged(table: Table, view: TableView) -> Table:
         notes.append(f"not known, and so not shown: {', '.join(table.columns[i].header for i in dict.fromkeys(empty))}")
     if chosen:
         naming = [i for i, column in enumerate(table.columns) if not column.group and column.show != "files"]
-        columns = [*(i for i in naming if i not in chosen), *dict.fromkeys(chosen)]
+        columns = [*(i for i in naming if i not in asked), *dict.fromkeys(asked)]
     shown = [
-        replace(table.columns[i], show="always", if_any=False) if i in chosen else table.columns[i] for i in columns
+        replace(table.columns[i], show="always", if_any=False) if i in asked else table.columns[i] for i in columns
     ]
     return replace(
         table,
@@ -101,8 +105,21 @@ def column_number(columns: Iterable[Column], name: str) -> int:
         plain = list(map(_plain, names))
         if wanted in plain:
             return plain.index(wanted)
-    known = ", ".join(column.key for column in named)
-    raise InvalidValue(f"no column {name!r} in this table; known: {known}")
+    raise InvalidValue(f"no column {name!r} in this table; {_hint(named, name)}")
+
+
+def _hint(columns: Sequence[Column], name: str) -> str:
+    """Return the names of columns that somebody may have meant; of none that is near, those that are always shown."""
+    keys = [column.key for column in columns]
+    if "options" in keys and name.strip().lower().replace("-", "_") in OPTIONS:
+        return "it is an option, and the column 'options' holds all of them"
+    spelled = {_plain(word): column.key for column in columns for word in (column.header, column.key)}
+    wanted = _plain(name)
+    near = [*get_close_matches(wanted, spelled, n=4, cutoff=0.7), *(word for word in spelled if wanted and wanted in word)]
+    if near:
+        return f"did you mean {', '.join(dict.fromkeys(spelled[word] for word in near))}?"
+    always = ", ".join(column.key for column in columns if column.show == "always")
+    return f"known: {always}, and more that --format csv shows"
 
 
 def _plain(name: str) -> str:

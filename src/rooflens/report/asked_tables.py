@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rooflens.errors import InvalidValue
-from rooflens.report.arranged import IN_ORDER, TableView, arranged
-from rooflens.report.module_tables import at_depth, layer_table
-from rooflens.report.part_tables import SHOWN, part_table
-from rooflens.report.summary import summary, whole_steps
+from rooflens.report.arranged import IN_ORDER, TableView, arranged, column_number
+from rooflens.report.columns import PROFILED_TIME
+from rooflens.report.module_tables import LAYER_COLUMNS, at_depth, layer_table
+from rooflens.report.part_tables import PART_COLUMNS, SHOWN, part_table
+from rooflens.report.summary import SUMMARY_COLUMNS, summary, whole_steps
 from rooflens.report.table import Table
 from rooflens.results import Evidence, RecordSet, join
 
@@ -18,6 +19,20 @@ _NO_KERNELS = (
     " module"
 )
 _NO_PARTS = "these records hold nothing to show by {}: they were taken of whole models"
+
+
+def check_columns(view: TableView) -> None:
+    """Refuse a column that the tables of a view never have, before the work for them.
+
+    Raises:
+        InvalidValue: the column is not known; near names are told.
+    """
+    if view.by in (None, "model", "phase"):
+        columns = SUMMARY_COLUMNS
+    else:
+        columns = LAYER_COLUMNS if view.by == "module" else PART_COLUMNS[view.by]
+    for name in (*view.columns, *([view.sort] if view.sort not in (None, IN_ORDER) else [])):
+        column_number((*columns, PROFILED_TIME), name)
 
 
 def asked_tables(records: RecordSet, view: TableView, *, together: bool = False) -> list[Table]:

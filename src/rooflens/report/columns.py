@@ -194,6 +194,7 @@ TIME_SHARE = Column(
     group="time",
 )
 PIECE_TIME = Column("measured_seconds", TIME.header, "s", "seconds", group="time")
+PROFILED_TIME = replace(PIECE_TIME, header="profiled")
 PIECE_PREDICTED = replace(EXPECTED[0], show="room")
 PIECE_EFFICIENCY = Column(
     "efficiency",
@@ -213,8 +214,7 @@ SHARE = Column("share", "share", PERCENT, lambda row: ratio(row.total.seconds, r
 def headed_by_clock(columns: Iterable[Column], times: Iterable[Record]) -> tuple[Column, ...]:
     """Return columns in which times of a profiler are headed so: a step takes longer under it than when measured."""
     clocks = {r.timing.origin for r in times if r.timing is not None and r.scope != "model"}
-    profiled = replace(PIECE_TIME, header="profiled")
-    return tuple(profiled if c == PIECE_TIME and clocks & {"profiler", "ncu"} else c for c in columns)
+    return tuple(PROFILED_TIME if c == PIECE_TIME and clocks & {"profiler", "ncu"} else c for c in columns)
 
 
 def coverage_line(coverage: Coverage) -> str:

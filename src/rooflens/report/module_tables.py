@@ -148,7 +148,7 @@ _TREE = (
     *PART_OF_WORK,
     *_TIMES,
 )
-_LAYERS = (
+LAYER_COLUMNS = (
     *CASE,
     PHASE,
     _PATH,
@@ -240,7 +240,7 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
         notes.append(_FIRST_CALL)
     notes += [_MEMORY] if any(row.below for row in rows) else []
     frozen = any(one.trainable != one.parameters for row in rows for one in row.below or ())
-    columns = [replace(c, show="always" if frozen else "files") if c.key == "trainable" else c for c in _LAYERS]
+    columns = [replace(c, show="always" if frozen else "files") if c.key == "trainable" else c for c in LAYER_COLUMNS]
     every = (record for item in items for record in item.pieces or ())
     return build("Layers", headed_by_clock(columns, every), rows, notes=notes)
 

@@ -211,7 +211,7 @@ _OF_MODULES = tuple(
     for column in _FAMILY
     for each in ((_PATH, column) if column.key == "family" else (column,))
 )
-_COLUMNS = {"family": _FAMILY, "module-family": _OF_MODULES, "op": _OPERATION, "kernel": _KERNEL}
+PART_COLUMNS = {"family": _FAMILY, "module-family": _OF_MODULES, "op": _OPERATION, "kernel": _KERNEL}
 
 
 def part_rows(item: Evidence, by: PartKind) -> list[PartRow]:
@@ -256,7 +256,7 @@ def part_table(items: Sequence[Evidence], by: PartKind) -> Table:
     total = _together(rows) if len(items) == 1 and by == "family" and len(rows) > 1 else None
     times = [record for item in items for record in item.pieces or ()]
     recorded = any(record.shapes is not None for record in times)
-    columns = _told_apart(rows, recorded) if by == "op" else _COLUMNS[by]
+    columns = _told_apart(rows, recorded) if by == "op" else PART_COLUMNS[by]
     return build(_TITLES[by], headed_by_clock(columns, times), rows, total=total, notes=notes)
 
 

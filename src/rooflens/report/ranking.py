@@ -71,7 +71,7 @@ def _columns(mode: str, marked: bool) -> tuple[Column, ...]:
         *(_numbered(mode, by) for by in ("throughput", "cost", "energy")),
         Column("fits", "fits", read=_fitting, align="left", group="time", title="fits: {}"),
         Column("largest_batch", "largest batch", COUNT, "room.largest", group="time", show="files"),
-        Column("needed", "needs", "B", "room.needed", group="time", show="room"),
+        Column("needed", "needs", "B", "room.needed", group="time"),
         Column("best", "best batch", group="time", show="files"),
         *(replace(column, show="files") for column in _COUNTED if column.group == "work"),
     )

@@ -112,7 +112,7 @@ def _rate(row: _Row) -> Entry:
     return Entry(rate, "<=" if origin == "bound" else "")
 
 
-_SUMMARY = (
+SUMMARY_COLUMNS = (
     *CASE,
     SOURCE,
     PHASE,
@@ -250,7 +250,7 @@ def summary(rs: RecordSet) -> Table:
     if len(evidence) + len(rs.failures) > 1:
         notes += batch_notes(evidence, rs.failures)
     shown = _shown_here(rows)
-    columns = [replace(column, show=shown.get(column.key, column.show)) for column in _SUMMARY]
+    columns = [replace(column, show=shown.get(column.key, column.show)) for column in SUMMARY_COLUMNS]
     return build("Summary", columns, rows, notes=notes)
 
 
