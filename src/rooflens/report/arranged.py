@@ -115,7 +115,8 @@ def _hint(columns: Sequence[Column], name: str) -> str:
         return "it is an option, and the column 'options' holds all of them"
     spelled = {_plain(word): column.key for column in columns for word in (column.header, column.key)}
     wanted = _plain(name)
-    near = [*get_close_matches(wanted, spelled, n=4, cutoff=0.7), *(word for word in spelled if wanted and wanted in word)]
+    near = get_close_matches(wanted, spelled, n=4, cutoff=0.7)
+    near += [word for word in spelled if wanted and wanted in word]
     if near:
         return f"did you mean {', '.join(dict.fromkeys(spelled[word] for word in near))}?"
     always = ", ".join(column.key for column in columns if column.show == "always")
