@@ -107,8 +107,8 @@ def test_plot_refuses_before_it_reads(words: tuple[str, ...], message: str) -> N
             ("--columns", "batch,seq_len"),
             "no column 'seq_len' in this table; it is an option, and the column",
         ),
-        (("--columns", "expectd"), "did you mean predicted_seconds?"),
-        (("--by", "module", "--sort", "paramters"), "did you mean parameters?"),
+        (("--columns", "expec"), "did you mean predicted_seconds?"),
+        (("--by", "module", "--sort", "params"), "did you mean parameters?"),
         (("--sort", "zzz"), "known: model, batch"),
     ],
 )
