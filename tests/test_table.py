@@ -107,7 +107,7 @@ def test_plot_refuses_before_it_reads(words: tuple[str, ...], message: str) -> N
             ("--columns", "batch,seq_len"),
             "no column 'seq_len' in this table; it is an option, and the column",
         ),
-        (("--columns", "expec"), "did you mean predicted_seconds?"),
+        (("--columns", "cold"), "did you mean measured_cold?"),
         (("--by", "module", "--sort", "params"), "did you mean parameters?"),
         (("--sort", "zzz"), "known: model, batch"),
     ],
