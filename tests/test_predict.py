@@ -19,13 +19,14 @@ from rooflens.predict import (
     generation,
     generations,
 )
+from rooflens.predict.bands import band
 from rooflens.predict.card import Card
 from rooflens.predict.effects.attention_kernels import padding
 from rooflens.predict.effects.copies import addressing
 from rooflens.predict.effects.products import product_sizes, tiled
 from rooflens.predict.effects.row_passes import column_parts
 from rooflens.predict.effects.streams import cached_share
-from rooflens.predict.step import _both
+from rooflens.predict.step import Conduct, _both, predicted
 from rooflens.records import Argument, Call, Case, Ceiling, Device, Fact, Phase, Record, Tensor, Traffic, dense_strides
 
 TERA, GIGA = 1e12, 1e9
@@ -464,3 +465,20 @@ def test_a_device_that_waited_in_one_phase_ends_the_next_one_later() -> None:
     assert _both((3.0, 1.0), (1.0, 4.0), 100) == pytest.approx(7.0, rel=0.01)
     assert _both((1.0, 1.0, 9.0), (4.0, 1.0, 1.0), 100) == pytest.approx(11.0, rel=0.01)
     assert _both((5.0,), (2.0,), 100) == pytest.approx(5.0, rel=0.01)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_a_phase_of_an_answer_has_the_band_of_a_step_of_its_mode(phase: Phase) -> None:
+    """The prompt of an answer is read as a step of prefill is: both have the factors of that mode."""
+    what = call("relu", tensor(100, 10**6), self=tensor(100, 10**6))
+    one = cost(what, Arithmetic())
+    record = Record(
+        case=replace(CASE, mode="generate"), source="estimate", scope="op", kind=one.family, name="relu", phase=phase,
+        work=one.work, call=what,
+    )  # fmt: skip
+    alone = replace(record, case=replace(CASE, mode=phase))
+    answered, step = (predicted([its], card(), Conduct(way="graph"), phase) for its in (record, alone))
+    assert answered == step
+    assert step is not None
+    low, high = band({}, step.regime, step.level, phase)
+    assert (step.low, step.high) == pytest.approx((low * step.seconds, high * step.seconds))

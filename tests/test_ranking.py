@@ -19,6 +19,9 @@ from rooflens.compare.ranking import ORDERS
 from rooflens.devices.price_files import prices_of
 from rooflens.errors import AmbiguousDevice, FileError, Incomparable, InvalidValue
 from rooflens.records import Failure
+from rooflens.report.ranking import ranking_tables
+from rooflens.report.summary import summary
+from rooflens.report.table import Entry, Table
 from rooflens.report.text_formats import as_json
 from rooflens.results import RecordSet
 
@@ -118,6 +121,45 @@ def test_a_step_that_waits_for_the_host_is_told() -> None:
     )
     graphs = ranked(steps(*map(relu_on, slowed)), cuda_graph=True)
     assert [row.value("time") for row in graphs.rows] == pytest.approx([1e-3 / 9, 1e-3])
+
+
+def cells_of(table: Table) -> list[dict[str, Entry]]:
+    keys = [column.key for column in table.columns]
+    return [dict(zip(keys, row, strict=True)) for row in table.rows]
+
+
+def test_an_estimate_tells_what_its_step_waits_for() -> None:
+    # 1 ms on the device: of 10 ms on the host, and of none.
+    for host, word, told in ((0.01, "host", True), (0.0, "device", False)):
+        table = summary(relu_on(a_card("one", host__operation=host)))
+        assert cells_of(table)[0]["regime"].label == word
+        assert any(note.startswith("waits for: launching takes the host longer") for note in table.notes) is told
+
+
+def test_one_energy_stands_in_every_table_and_its_header_names_the_time() -> None:
+    # 1 ms at 100 W for 100 samples; the bound would be 0.8 ms.
+    for mode, name in (("inference", "energy_per_sample"), ("train", "energy_per_sample")):
+        records = relu_on(SLOW, mode=mode)
+        (row,), (ranking,) = cells_of(summary(records)), cells_of(ranking_tables(ranked(records))[1])
+        assert row[name].value is None  # nothing was measured
+        assert row[f"predicted_{name}"].value == ranking[name].value == pytest.approx(1e-3)
+        assert "expected energy /sample" in [column.header for column in ranking_tables(ranked(records))[1].columns]
+
+
+def test_what_does_not_fit_has_no_rate_and_the_order_is_told_of_the_others_alone() -> None:
+    # The tiny card would be the cheapest; it lacks memory.
+    tiny, large = a_card("tiny", 9 * TERA, memory=4e9), a_card("large", memory=80e9)
+    records = steps(relu_on(tiny, peak=9 * 10**9), relu_on(large, peak=9 * 10**9))
+    found = ranked(records, by="cost", prices={"tiny": 1, "large": 9})
+    assert order(found) == [("large", 100), ("tiny", 100)]
+    _, table = ranking_tables(found)
+    fitting, lacking = cells_of(table)
+    for key in ("throughput", "cost_per_sample"):
+        assert (lacking[key].label, fitting[key].label == "-") == ("-", False)
+    assert table.notes[0].startswith("in the order of the expected cost")
+    assert table.notes[1].startswith("does not fit on tiny: last, ")
+    none = ranking_tables(ranked(steps(relu_on(tiny, peak=9 * 10**9)), by="time"))[1]
+    assert none.notes[0].startswith("does not fit on tiny: last, ")
 
 
 def test_errors_say_what_to_do() -> None:

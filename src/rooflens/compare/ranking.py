@@ -79,7 +79,9 @@ class RankedDevice:
         return None if self.room is None else self.room.fits
 
     def value(self, by: RankedBy) -> float | None:
-        """Return the number that devices are ranked by."""
+        """Return the number that devices are ranked by; no energy of a bound, which says nothing of it."""
+        if by == "energy" and self.time == "bound":
+            return None
         return quantity_by(self.step.mode, by).read(self.evidence, time=self.time).value
 
     def standing(self, by: RankedBy) -> tuple[bool, bool, bool, float]:

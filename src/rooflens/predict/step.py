@@ -119,7 +119,7 @@ def predicted(
         for family, seconds in queue.families.items():
             families[family] += seconds
     device, launches = sum(queue.device for queue in queues), sum(queue.launches for queue in queues)
-    kind = (working[0].case.mode, device / max(1.0, launches))
+    kind = (_mode(working), device / max(1.0, launches))
     level: Level = "replayed" if sum(queue.replayed for queue in queues) > device / 2 else card.level
     if card.launches_itself and conduct.step:
         hosts = host.around(conduct.of_phase(phase), card)
@@ -181,6 +181,12 @@ def _queue(records: Sequence[Record], card: Card, conduct: Conduct) -> _Queue:
     between = card["launch.handover" if conduct.way == "graph" else "launch.gap"]
     queue.seconds = queue.device * card["launch.among"] + queue.launches * between
     return queue
+
+
+def _mode(records: Sequence[Record]) -> str:
+    """The mode whose bands suit these records: a phase of an answer is a step of that mode."""
+    first = records[0]
+    return first.phase if first.case.mode == "generate" and first.phase is not None else first.case.mode
 
 
 def _both(issued: Sequence[float], queues: Sequence[float], join: float) -> float:

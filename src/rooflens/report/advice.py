@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rooflens.compare.advice import WORTH, Advice, AdvisedStep
-from rooflens.report.columns import CASE, misfits, total_notes
+from rooflens.report.columns import CASE, misfits, total_notes, waits_for
 from rooflens.report.table import Column, Entry, Table, build
 from rooflens.results.quantities import MEMORY
 from rooflens.units import show, show_range
@@ -22,12 +22,6 @@ def _gain(step: AdvisedStep) -> Entry:
     return Entry(step.gain, label=None if step.gain is None else f"{step.gain:.2f} x")
 
 
-def _waits(step: AdvisedStep) -> str | None:
-    total = step.evidence.total()
-    regime = None if total is None or total.prediction is None else total.prediction.regime
-    return {"device-bound": "device", "host-bound": "host", "mixed": "both", "graph": "device"}.get(regime or "")
-
-
 _COLUMNS = (
     *(replace(column, show="files", title="", words=False) for column in CASE),
     Column("change", "what", read="name", align="left"),
@@ -37,7 +31,7 @@ _COLUMNS = (
     Column("low", "10 to 90 %", "s", _band, group="time"),
     Column("high", "high", "s", "band.1", group="time", show="files"),
     Column("gain", "per sample", read=_gain, group="time"),
-    Column("regime", "waits for", read=_waits, align="left", group="time"),
+    Column("regime", "waits for", read=lambda step: waits_for(step.evidence.total()), align="left", group="time"),
     Column("peak", MEMORY.header, MEMORY.unit, lambda step: MEMORY.read(step.evidence).value, group="time"),
     Column("fits", "fits", read=lambda step: Entry(step.fits, label="yes" if step.fits else "no"), group="time"),
 )

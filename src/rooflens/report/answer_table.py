@@ -47,32 +47,39 @@ class AnsweredRow(Protocol):
 def answer_column(quantity: Quantity, show: Literal["always", "room", "files"] = "always") -> Column:
     """Return the column of what people ask of a step: a bound is the least time and the highest rate.
 
-    An energy is an upper figure of a measured time, and of a bound neither the least nor the most.
+    An energy is an upper figure of a measured time. Of a bound it is neither the least nor the most, and not shown:
+    where nothing was measured, :func:`expected_columns` have it.
     """
     energy = quantity in ENERGIES
 
     def read(row: AnsweredRow) -> Entry:
-        value = None if row.only else quantity.read(row.evidence).value
+        value = None if row.only else quantity.read(row.evidence, time="measured" if energy else None).value
         sign: Sign = ">=" if quantity.better == "less" else "<="
         if energy or (row.measured is not None and quantity.timed):
-            sign = "<=" if energy and row.measured is not None else ""
+            sign = "<=" if energy else ""
         return Entry(value, "" if value is None else sign)
 
     return Column(quantity.name, quantity.header, quantity.unit, read, group="time", show=show)
 
 
-def expected_columns(quantity: Quantity) -> Iterator[Column]:
+def expected_columns(quantity: Quantity, show: Literal["always", "files"] = "always") -> Iterator[Column]:
     """Yield the columns of what is expected of an answer, with its band, which people see behind it."""
 
     def read(row: AnsweredRow) -> Entry:
+        if row.only:
+            return Entry(None)
         known = quantity.read(row.evidence, time="predicted")
         return Entry(known.value, label=None if known.value is None else _with_band(known, quantity.unit))
 
     def end(number: int) -> Callable[[AnsweredRow], Entry]:
-        return lambda row: Entry((quantity.read(row.evidence, time="predicted").interval or (None, None))[number])
+        def read_end(row: AnsweredRow) -> Entry:
+            known = None if row.only else quantity.read(row.evidence, time="predicted").interval
+            return Entry((known or (None, None))[number])
+
+        return read_end
 
     name, header = f"predicted_{quantity.name}", f"expected {quantity.header}"
-    yield Column(name, header, quantity.unit, read, group="time")
+    yield Column(name, header, quantity.unit, read, group="time", show=show)
     yield Column(f"{name}_low", f"{header}, 10 %", quantity.unit, end(0), group="time", show="files")
     yield Column(f"{name}_high", f"{header}, 90 %", quantity.unit, end(1), group="time", show="files")
 
@@ -88,11 +95,11 @@ def notes_on_tokens(rows: Sequence[AnsweredRow]) -> Iterator[str]:
     steps = [(row, step_time(row.total, row.measured)[1]) for row in rows if row.only is None]
     if any(origin == "bound" for _, origin in steps):
         yield "<= tokens per second, >= times of a token, that the bound allows"
-    with_energy = {origin for row, origin in steps if ENERGY_PER_TOKEN.read(row.evidence).value is not None}
-    if "measured" in with_energy:
+    wholes = [row.evidence for row, _ in steps]
+    if any(ENERGY_PER_TOKEN.read(evidence, time="measured").value is not None for evidence in wholes):
         yield f"<= {ENERGY_PER_TOKEN.header}: the card at its power limit for all of the measured time"
-    if "bound" in with_energy:
-        yield f"{ENERGY_PER_TOKEN.header}: full power for the least time; a step takes longer, and may draw less"
+    if any(ENERGY_PER_TOKEN.read(evidence, time="predicted").value is not None for evidence in wholes):
+        yield f"expected {ENERGY_PER_TOKEN.header}: the card at its power limit all the time, an upper figure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +144,8 @@ def _of_case(column: Column) -> Iterator[Column]:
     yield Column("options", "options", read=_others, align="left", title="{}", words=True)
 
 
-EXPECTED = (TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, TIME_PER_ANSWER, TOKEN_RATE, *COSTS)
-"""Answers of which the expected number is told beside the one that the bound allows."""
+EXPECTED = (TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, TIME_PER_ANSWER, TOKEN_RATE, ENERGY_PER_TOKEN, *COSTS)
+"""Answers of which the expected number is told; of all but energies beside the one that the bound allows."""
 _COLUMNS = (
     *(one for column in CASE for one in _of_case(column)),
     answer_column(TIME_TO_FIRST_TOKEN),

@@ -186,6 +186,27 @@ EXPECTED = (
     Column("predicted_level", "level", read="total.prediction.level", align="left", group="time", show="files"),
 )
 """The expected time with its band, which is one column for people."""
+_QUEUES = {"device-bound": "device", "host-bound": "host", "mixed": "both", "graph": "device"}
+
+
+def waits_for(total: Total | None) -> str | None:
+    """Return whose queue the expected time of a step waits for: device, host or both; of a processor none."""
+    return None if total is None or total.prediction is None else _QUEUES.get(total.prediction.regime)
+
+
+def _waits(row: Any) -> Entry:
+    prediction = row.total and row.total.prediction
+    return Entry(prediction and prediction.regime, label=waits_for(row.total))
+
+
+WAITS = Column(
+    "regime",
+    "waits for",
+    read=_waits,
+    align="left",
+    group="time",
+    show="room",
+)
 TIME_SHARE = Column(
     "time_share",
     "share of time",
@@ -256,6 +277,15 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
             f"no time can be expected of {', '.join(several)}: nothing says how devices share a step, and what they"
             " send each other. The bound assumes a perfect split; for copies of the model, each with its part of the"
             " batch, estimate that part on one device"
+        )
+
+
+def waiting_notes(totals: Iterable[Total]) -> Iterator[str]:
+    """Yield that the bound says little where the host decides, if it does for some total."""
+    if any(waits_for(total) == "host" for total in totals):
+        yield (
+            "waits for: launching takes the host longer than running takes the device, whatever the bound is by; graphs"
+            " and compiling leave the host less to do (rooflens advise)"
         )
 
 

@@ -9,7 +9,7 @@ from rooflens.compare import DeviceRanking
 from rooflens.compare.ranking import RankedBy, RankedDevice, quantity_by
 from rooflens.records import Failure
 from rooflens.report.case_names import differing
-from rooflens.report.columns import BOUNDS, EXPECTED, WORK, case_columns, number_notes, total_notes
+from rooflens.report.columns import BOUNDS, EXPECTED, WAITS, WORK, case_columns, number_notes, total_notes
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
 from rooflens.results import Quantity
 from rooflens.results.answers import COST_PER_ANSWER, COST_PER_SAMPLE
@@ -32,11 +32,13 @@ _COUNTED = (
 def _numbered(mode: str, by: RankedBy) -> Column:
     """Return the column of a number that devices can be ranked by."""
     quantity = quantity_by(mode, by)
-    factor, header = _SMALL.get(quantity, (1.0, quantity.header))
+    factor, header = _SMALL.get(quantity, (1.0, f"expected {quantity.header}" if by == "energy" else quantity.header))
 
     def read(row: RankedDevice) -> Entry:
         value = row.value(by)
-        sign: Sign = "" if value is None or row.time == "predicted" or by == "energy" else _limit(quantity)
+        if row.fits is False:
+            return Entry(value, label="-")
+        sign: Sign = "" if value is None or row.time == "predicted" else _limit(quantity)
         return Entry(value, sign, label=None if value is None or factor == 1 else show(factor * value, "", 3))
 
     return Column(quantity.name, header, quantity.unit, read, group="time")
@@ -67,7 +69,7 @@ def _columns(mode: str, marked: bool) -> tuple[Column, ...]:
         *(replace(column, show="always") if column.key == "predicted_low" else column for column in EXPECTED),
         replace(BOUNDS[0], show="room"),
         replace(BOUNDS[1], show="files"),
-        Column("regime", "waits for", read="total.prediction.regime", align="left", group="time", show="files"),
+        replace(WAITS, show="files"),
         *(_numbered(mode, by) for by in ("throughput", "cost", "energy")),
         Column("fits", "fits", read=_fitting, align="left", group="time", title="fits: {}"),
         Column("largest_batch", "largest batch", COUNT, "room.largest", group="time", show="files"),
@@ -105,7 +107,14 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
         at = f" at the device's best batch that fits{tried}"
     steps = list(dict.fromkeys(replace(row.step, device=None, batch=None) for row in rows))
     apart = f", each {' and '.join(differing(steps))} by itself" if len(steps) > 1 else ""
-    yield f"in the order of the expected {title}{at}{apart}"
+    missing = list(dict.fromkeys(row.step.device or "" for row in rows if row.best and row.fits is False))
+    if any(row.best and row.fits is not False for row in rows):
+        yield f"in the order of the expected {title}{at}{apart}"
+    if missing:
+        yield (
+            f"does not fit on {_few(missing)}: last, the least shortage of memory first, without rates and costs;"
+            " expected and bound are those of a larger memory"
+        )
     yield from total_notes(row.total for row in rows if row.total is not None)
     waiting = [row for row in rows if (p := row.total and row.total.prediction) and p.regime == "host-bound"]
     if waiting:
@@ -116,7 +125,8 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
         )
     yield from number_notes(row.total for row in rows)
     if any(row.value("energy") is not None for row in rows):
-        yield f"{quantity_by(mode, 'energy').header}: the card at its power limit all the time, an upper figure"
+        energy = quantity_by(mode, "energy").header
+        yield f"expected {energy}: the card at its power limit all the time, an upper figure"
     bounded = list(dict.fromkeys(row.step.device or "" for row in rows if row.time == "bound"))
     if bounded:
         yield (

@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflens.compare.executed_work import executed
 from rooflens.records import Case, Phase
-from rooflens.report.answer_table import IN_TOKENS, answer_column, notes_on_tokens, whole_answers
+from rooflens.report.answer_table import IN_TOKENS, answer_column, expected_columns, notes_on_tokens, whole_answers
 from rooflens.report.arranged import TableView, arranged
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import (
@@ -19,6 +19,7 @@ from rooflens.report.columns import (
     PHASE,
     ROOM,
     SOURCE,
+    WAITS,
     WORK,
     at_least,
     coverage_notes,
@@ -27,6 +28,7 @@ from rooflens.report.columns import (
     recomputation_notes,
     surplus_notes,
     total_notes,
+    waiting_notes,
 )
 from rooflens.report.executed_work import by_family, by_module
 from rooflens.report.memory_steps import memory_steps
@@ -120,6 +122,7 @@ SUMMARY_COLUMNS = (
     *WORK,
     *BOUNDS,
     *EXPECTED,
+    WAITS,
     _time(
         "as_written_seconds",
         AS_WRITTEN.header,
@@ -151,7 +154,9 @@ SUMMARY_COLUMNS = (
     *(answer_column(answer) for answer in IN_TOKENS if answer not in (ENERGY_PER_TOKEN, *COSTS)),
     *(answer_column(answer, "files") for answer in ANSWERS["generate"] if answer not in (*IN_TOKENS, *COSTS)),
     answer_column(ENERGY_PER_TOKEN),
+    *expected_columns(ENERGY_PER_TOKEN),
     answer_column(ENERGY_PER_SAMPLE, "files"),
+    *expected_columns(ENERGY_PER_SAMPLE, "files"),
     *map(answer_column, COSTS),
     *ROOM,
     Column("failed", "failed", read="failed", align="left"),
@@ -261,7 +266,8 @@ def _shown_here(rows: Sequence[_Row]) -> dict[str, Show]:
     if modes <= ANSWERS.keys():
         shown[THROUGHPUT.name] = "files"
     if modes <= set(ANSWERING):  # which have a table of their own
-        shown |= dict.fromkeys((answer.name for answer in ANSWERS["generate"]), "files")
+        names = (answer.name for answer in ANSWERS["generate"])
+        shown |= dict.fromkeys((key for name in names for key in (name, f"predicted_{name}")), "files")
     if "train" in modes:
         shown |= {MFU.name: "always", ATTAINABLE_MFU.name: "room"}
         if any(row.total is not None and row.total.recomputed_flops for row in rows):
@@ -312,6 +318,7 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.total is not None and row.total.bound is not None for row in rows):
         yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
+    yield from waiting_notes(row.total for row in rows if row.total is not None and row.only is None)
     yield from number_notes(row.total for row in rows)
     yield from surplus_notes(row.total for row in rows if row.total is not None and row.only is None)
     yield from recomputation_notes(row.total for row in rows if row.total is not None and row.only is None)
