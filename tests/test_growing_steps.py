@@ -157,8 +157,16 @@ def test_memory_by_cause_and_the_limit_of_the_device() -> None:
     # The axis holds the longest bar as well as the limit.
     assert chart.scale.high == 129e9
     assert 'class="limit"' in svg.draw(chart)
-    assert [name for _, name in svg.legend(chart)] == ["parameters", "kv cache", "Toy 100"]
+    assert [name for _, name in svg.legend(chart)] == ["parameters", "kv cache", "Toy 100 80.00 GB"]
     assert picture.drawn("svg").count(b"Toy 100") >= 1
+
+
+def test_a_capacity_far_beyond_the_bars_is_told_in_words() -> None:
+    # The longest bar is 2 GB: a line at 80 GB would leave it a fortieth of the page.
+    chart = rl.chart("memory-by-cause", grown(step(1, 100), step(1, 1000))).chart
+    assert isinstance(chart, Bars)
+    assert (chart.limits, chart.scale.high) == ((), 2e9)
+    assert chart.notes == ("net", "far beyond every bar: Toy 100 80.00 GB")
 
 
 def test_bars_keep_the_order_of_a_sweep_and_rank_different_models() -> None:

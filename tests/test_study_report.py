@@ -83,6 +83,12 @@ def test_devices_are_compared_by_expected_times_where_all_have_one() -> None:
     assert [row.time for row in bounds.rows] == ["bound"] * 3
 
 
+def test_a_device_that_is_no_faster_is_as_fast() -> None:
+    records = steps(relu_on(a_card("first")), relu_on(a_card("second", 1.001 * TERA)))
+    report = compose(StudyView(study=Study(title="T", question="Q?", method="M"), records=records))
+    assert sentence(report, "second is") == ("second is as fast as first (1.00x, by expected times; median of 1 step).")
+
+
 def test_efficiency_and_devices_in_sentences() -> None:
     one, two = case("one"), case("two")
     slow = [replace(each, device="slow") for each in (one, two)]

@@ -11,7 +11,7 @@ from tests.study_samples import SMALL, begun, failing, found
 from rooflens.records import Failure, RecordFile
 from rooflens.study import StudyFolder, run_each
 from rooflens.study.lease import lease
-from rooflens.study.status_text import duration, status_json, status_text
+from rooflens.study.status_text import duration, status_json, status_text, too_few_models
 
 
 class TestStatus:
@@ -111,3 +111,20 @@ class TestStatus:
     )
     def test_durations(self, seconds: float, words: str) -> None:
         assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(("names", "told"), [(3, True), (5, False)])
+def test_a_correlation_over_few_models_is_told_at_the_start(tmp_path: Path, names: int, told: bool) -> None:
+    models = [f"resnet{depth}" for depth in (18, 34, 50, 101, 152)][:names]
+    claim = 'left = {of = "flops"}\nquantity = "spearman"\nrelation = ">"\nright = 0.5'
+    text = (
+        f"{SMALL.splitlines()[0]}\nmodels = {models}\ndevices = ['t4']\n[[hypothesis]]\ntext = 'FLOP tell'\n{claim}\n"
+    )
+    folder = begun(tmp_path, text)
+    lines = list(too_few_models(folder.study, folder.cells))
+    assert bool(lines) == told
+    if told:
+        assert "".join(lines) == (
+            "no result can decide “FLOP tell”: it is on a correlation, which takes 5 models to be told from chance, and"
+            " the study holds 3"
+        )

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.ranked_steps import TERA, a_card, relu_on, steps
 from tests.test_study_claims import A100, BOTH, V100, estimated, faster, judged, measured, no_memory
 
 from rooflens.records import Case, Failure, Record, Work
-from rooflens.study import Cell, Claim, Side
+from rooflens.study import Cell, Claim, Hypothesis, Side, judge
 
 # Their bounds: 15.7 TFLOP/s of the V100 against 19.5 of the A100, so that the A100 is faster.
 ESTIMATES = [estimated(model, device, 1e12) for model in "abc" for device in (V100, A100)]
@@ -230,3 +231,36 @@ def test_a_model_that_failed_leaves_a_correlation_open() -> None:
 
 def test_without_a_case_there_is_no_basis() -> None:
     assert judged(faster(), []).basis is None
+
+
+class TestExpectedTimesBeforeBounds:
+    """0.8 GB at 0.8 of the bandwidth take 1 ms on a card of 1 TB/s."""
+
+    def verdict(self, faster_than: float, quantity: str = "time", relation: Any = "<", **card: Any) -> Any:
+        slow, fast = a_card("slow"), replace(a_card("fast", faster_than * TERA), **card)
+        claim = Claim(
+            quantity=quantity,
+            left=Side(conditions={"device": "fast"}),
+            relation=relation,
+            right=Side(conditions={"device": "slow"}),
+        )
+        (found,) = judge([Hypothesis(text="fast is faster", claim=claim)], steps(relu_on(slow), relu_on(fast)))
+        return found
+
+    @pytest.mark.parametrize(("quantity", "relation"), [("time", "<"), ("throughput", ">")])
+    def test_they_judge_where_every_step_has_one(self, quantity: str, relation: str) -> None:
+        found = self.verdict(100, quantity, relation)
+        assert (found.outcome, found.by_expected) == ("supported", True)
+        assert found.sentence.startswith(
+            "Supported by expected times and their bands, as no time was measured: 1 of 1 comparisons hold"
+        )
+
+    def test_bands_that_overlap_leave_it_open(self) -> None:
+        found = self.verdict(1.01)  # whose bound is shorter by 1 %
+        assert found.outcome == "not decidable"
+        assert found.sentence.endswith("The bands of the expected times overlap.")
+
+    def test_bounds_judge_where_one_step_has_none(self) -> None:
+        found = self.verdict(100, count=2)  # no time can be expected of two cards
+        assert (found.outcome, found.by_expected) == ("supported", False)
+        assert found.sentence.startswith("Supported by bounds, as no time was measured")

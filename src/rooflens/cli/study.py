@@ -211,13 +211,15 @@ class _Display:
         self.folder = Path()
 
     def begun(self, folder: StudyFolder, change: StudyChange | None) -> None:
-        from rooflens.study.status_text import change_text
+        from rooflens.study.status_text import change_text, too_few_models
 
         self.folder = folder.path
         self._total = len(folder.cells)
         self._over = {cell.key for cell in folder.cells if folder.has(cell) is not None}
         if change is not None:
             say(change_text(change))
+        for line in too_few_models(folder.study, folder.cells):
+            say(line)
 
     def __call__(self, step: CellNews) -> None:
         key = step.cell.key

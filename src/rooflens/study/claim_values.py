@@ -12,10 +12,12 @@ from rooflens.compare.timed_cases import Compared
 from rooflens.compare.uncertainty import METHODS, Interval, Method
 from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase, Scalar
-from rooflens.results import QUANTITIES, Evidence, RecordSet, join
+from rooflens.results import QUANTITIES, Evidence, RecordSet, Time, join
 
 CLOCKED = tuple(name for name, quantity in QUANTITIES.items() if quantity.timed)
 """Quantities that come from a time: the measured one, or the bound."""
+EXPECTED = frozenset(CLOCKED) - {"efficiency", "mfu", "hfu"}
+"""Quantities that an expected time tells too: all but what holds a measured time against a bound."""
 TIMED = ("memory", *CLOCKED)
 """Quantities that can be measured, and estimated too: all but efficiencies."""
 Lack = Literal["failed", "not run", "unknown"]
@@ -94,15 +96,16 @@ class Lacking:
 
 
 def of_cases(
-    quantity: str, evidence: Iterable[Evidence], *, measured: bool, phase: Scalar | None, with_time: bool
+    quantity: str, evidence: Iterable[Evidence], *, time: Time, phase: Scalar | None, with_time: bool
 ) -> Iterator[ClaimValue]:
     """A quantity of each case that has such evidence.
 
     Args:
-        measured: as it was observed, else as it was estimated.
+        time: measured ones: as it was observed; else as it was estimated, by expected times or by bounds.
         phase: of one phase; None for the whole step.
         with_time: what only an estimate can tell (a bound) also counts beside a measurement of the case.
     """
+    measured = time == "measured"
     for item in evidence:
         source = _source(item, measured=measured)
         if source is None or phase not in (None, *item.phases):
@@ -111,7 +114,7 @@ def of_cases(
         if measured and counted == "estimate" and quantity not in TIMED and not with_time:
             continue
         step: Phase | None = next((each for each in item.phases if each == phase), None)
-        known = QUANTITIES[quantity].read(item, step, "measured" if measured else "bound")
+        known = QUANTITIES[quantity].read(item, step, time)
         label = item.case.label() if step is None else f"{item.case.label()}, {step}"
         facts = facts_of(item.case) | {"phase": step, "source": source}
         lacks, why = _unknown(label, known.value)

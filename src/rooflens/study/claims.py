@@ -7,27 +7,32 @@ judge it; estimates stand for them where nothing was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 from rooflens.compare.uncertainty import METHODS, Interval
 from rooflens.records import ANSWER_PHASES, Case, Scalar
 from rooflens.reported import DeviceAliases
-from rooflens.results import RecordSet, join
+from rooflens.results import RecordSet, Time, join
 from rooflens.results.quantities import ratio
 from rooflens.runs.options import ANSWERING
 from rooflens.runs.run import recorded_name
-from rooflens.study.claim_values import TIMED, ClaimValue, Lacking, correlated, moved, of_cases
+from rooflens.study.claim_values import EXPECTED, TIMED, ClaimValue, Lacking, correlated, moved, of_cases
 from rooflens.study.grid import agrees
 from rooflens.study.hypotheses import CORRELATED
 from rooflens.study.matching import anyway, first_partners, matched, meets
 from rooflens.study.sentences import sentence_of
 from rooflens.study.study import Cell, Claim, Hypothesis, Relation, Side
-from rooflens.study.verdict import BASES, Basis, Outcome, Pair, Verdict, held_each
+from rooflens.study.verdict import Basis, Outcome, Pair, Verdict, held_each
 
 _WITHIN = ("phase", "of")
 """Conditions on a part of a case, or on something over many: a case without records has neither."""
+_WITHIN_REACH: Mapping[Time, str] = {
+    "measured": "the difference is within the uncertainty of the measurements",
+    "predicted": "the bands of the expected times overlap",
+}
+"""Why a comparison of known numbers is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def _verdict(hypothesis: Hypothesis, evidence: _Evidence) -> Verdict:
     claim = hypothesis.claim
     if claim is None:
         return Verdict(hypothesis=hypothesis, outcome="not decidable", sentence="It states no claim; judge yourself.")
-    measured, estimated = (_by_basis(hypothesis, claim, basis, evidence) for basis in BASES)
+    measured, estimated = _by_basis(hypothesis, claim, "measured", evidence), _by_estimates(hypothesis, claim, evidence)
     if _is_tried(measured):
         return replace(measured, sentence=measured.sentence + _by_estimates_alone(measured, estimated))
     if not _is_tried(estimated) and measured.pairs:
@@ -92,10 +97,26 @@ def _verdict(hypothesis: Hypothesis, evidence: _Evidence) -> Verdict:
     return estimated
 
 
-def _by_basis(hypothesis: Hypothesis, claim: Claim, basis: Basis, evidence: _Evidence) -> Verdict:
-    pairs = tuple(_pairs(claim, basis, evidence))
+def _by_estimates(hypothesis: Hypothesis, claim: Claim, evidence: _Evidence) -> Verdict:
+    """By expected times, where a claim is on what they tell and they tell as much as the bounds do, else by bounds."""
+    bounds = _by_basis(hypothesis, claim, "bound", evidence)
+    quantities = {side.quantity or claim.quantity for side in (claim.left, claim.right) if side.value is None}
+    if not quantities & EXPECTED:
+        return bounds
+    expected = _by_basis(hypothesis, claim, "predicted", evidence)
+    unknown = (sum(pair.lacks is not None for pair in each.pairs) for each in (expected, bounds))
+    return expected if next(unknown) <= next(unknown) else bounds
+
+
+def _by_basis(hypothesis: Hypothesis, claim: Claim, time: Time, evidence: _Evidence) -> Verdict:
+    pairs = tuple(_pairs(claim, time, evidence))
+    basis: Basis = "measured" if time == "measured" else "estimated"
     verdict = Verdict(
-        hypothesis=hypothesis, outcome=_outcome(claim, pairs), basis=basis if pairs else None, pairs=pairs
+        hypothesis=hypothesis,
+        outcome=_outcome(claim, pairs),
+        basis=basis if pairs else None,
+        by_expected=time == "predicted",
+        pairs=pairs,
     )
     return replace(verdict, sentence=sentence_of(verdict, claim))
 
@@ -126,22 +147,22 @@ def _outcome(claim: Claim, pairs: Sequence[Pair]) -> Outcome:
     return "supported" if yes >= needed else "rejected" if no >= refuted else "not decidable"
 
 
-def _pairs(claim: Claim, basis: Basis, evidence: _Evidence) -> Iterator[Pair]:
+def _pairs(claim: Claim, time: Time, evidence: _Evidence) -> Iterator[Pair]:
     # What both sides may differ in: everything else has to agree.
     free = {*claim.left.conditions, *claim.right.conditions}
-    lefts, rights = (_values(claim, side, basis, evidence) for side in (claim.left, claim.right))
+    lefts, rights = (_values(claim, side, time, evidence) for side in (claim.left, claim.right))
     if claim.left.value is not None or claim.right.value is not None:
         compared: Iterable[tuple[ClaimValue, ClaimValue]] = product(lefts, rights)
     else:
         compared = matched(lefts, rights, free, evidence.aliases)
-    return (_pair(claim, left, right) for left, right in compared)
+    return (_pair(claim, left, right, _WITHIN_REACH.get(time, "")) for left, right in compared)
 
 
-def _pair(claim: Claim, left: ClaimValue, right: ClaimValue) -> Pair:
+def _pair(claim: Claim, left: ClaimValue, right: ClaimValue, open_: str) -> Pair:
     first, second = left.interval_times(claim.left.times), right.interval_times(claim.right.times)
     holds = None if first is None or second is None else _holds(claim.relation, first, second, claim.margin)
     lacking = next((value for value in (left, right) if value.number is None), None)
-    why = "the difference is within the uncertainty of the measurements" if holds is None else ""
+    why = open_ if holds is None else ""
     about = left if left.facts else right
     return Pair(
         group=about.label if claim.every == "case" else str(anyway(about.facts, claim.every)),
@@ -182,19 +203,20 @@ def _below(one: Interval, other: Interval, *, strict: bool = False) -> bool | No
     return False if one[0] > other[1] or (one[0] == other[1] and strict) else None
 
 
-def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list[ClaimValue]:
+def _values(claim: Claim, side: Side, time: Time, evidence: _Evidence) -> list[ClaimValue]:
     """Every value that a side is about: the number that it gives, or what is known and what is lacking of its cases."""
     if side.value is not None:
         return [ClaimValue(facts={}, label="", number=side.value)]
     wanted = {**claim.where, **side.conditions}
     quantity, phase = side.quantity or claim.quantity, wanted.get("phase")
-    measured, with_time = _is_measured(claim, side, basis), _mentions_time(claim)
+    measured, with_time = _is_measured(claim, side, time), _mentions_time(claim)
     method = next((each for each in METHODS if each == quantity), None)
     if method is not None:
         of = [known for known in CORRELATED if agrees(known, wanted.get("of", "*"))]
         every = correlated(method, of, evidence.records, measured=measured, phase=phase)
     else:
-        every = of_cases(quantity, join(evidence.records), measured=measured, phase=phase, with_time=with_time)
+        by: Time = "measured" if measured else "predicted" if time == "predicted" and quantity in EXPECTED else "bound"
+        every = of_cases(quantity, join(evidence.records), time=by, phase=phase, with_time=with_time)
     # One estimate stands beside each measurement of its case.
     met = {tuple(value.facts.items()): value for value in every if meets(value.facts, wanted, evidence.aliases)}
     known = list(met.values())
@@ -220,10 +242,10 @@ def _may_have(case: Case, phase: Scalar | None) -> bool:
     return phase in (None, "forward") or case.mode == "train"
 
 
-def _is_measured(claim: Claim, side: Side, basis: Basis) -> bool:
-    """True if a side is about what was observed: the source that it names decides, else the basis."""
+def _is_measured(claim: Claim, side: Side, time: Time) -> bool:
+    """True if a side is about what was observed: the source that it names decides, else the time."""
     source = side.conditions.get("source", claim.where.get("source"))
-    return basis == "measured" if source is None else source != "estimate"
+    return time == "measured" if source is None else source != "estimate"
 
 
 def _mentions_time(claim: Claim) -> bool:

@@ -21,7 +21,7 @@ def sentence_of(verdict: Verdict, claim: Claim) -> str:
     """The outcome with its numbers."""
     if not verdict.pairs:
         return "Not decidable: the records hold no case that it is about."
-    by = "by measurements" if verdict.basis == "measured" else _by_estimates(claim)
+    by = "by measurements" if verdict.basis == "measured" else _by_estimates(verdict, claim)
     counts = f"{len(verdict.supporting)} of {len(verdict.pairs)} comparisons hold{_amount(verdict, claim)}"
     sentence = f"{verdict.outcome.capitalize()} {by}: {counts}{_found(verdict, claim)}."
     if verdict.against:
@@ -31,8 +31,10 @@ def sentence_of(verdict: Verdict, claim: Claim) -> str:
     return sentence + _doubts(verdict)
 
 
-def _by_estimates(claim: Claim) -> str:
-    """What judges a claim where nothing was measured: of times the bounds, which the expected times are not."""
+def _by_estimates(verdict: Verdict, claim: Claim) -> str:
+    """What judges a claim where nothing was measured: of times the expected ones, or the bounds."""
+    if verdict.by_expected:
+        return "by expected times and their bands, as no time was measured"
     quantities = {side.quantity or claim.quantity for side in (claim.left, claim.right) if side.value is None}
     return "by bounds, as no time was measured" if quantities & {*CLOCKED, *CORRELATIONS} else "by estimates"
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from rooflens.compare.uncertainty import FEWEST_POINTS
 from rooflens.study.folder import STATES, Status, StudyChange
-from rooflens.study.study import SOURCES
+from rooflens.study.hypotheses import CORRELATIONS
+from rooflens.study.study import SOURCES, Cell, Study
 
 _TOLD = ("stage", "kind", "message")
 """What JSON tells of a failure."""
@@ -47,6 +49,18 @@ def status_json(status: Status) -> str:
         "not_asked_for": list(status.strangers),
     }
     return json.dumps(contents, indent=2) + "\n"
+
+
+def too_few_models(study: Study, cells: Iterable[Cell]) -> Iterator[str]:
+    """Which hypotheses on a correlation no result of these cells can decide, and how many models that takes."""
+    models = len({cell.case.model for cell in cells})
+    for hypothesis in study.hypotheses:
+        claim = hypothesis.claim
+        if claim is not None and claim.quantity in CORRELATIONS and 0 < models < FEWEST_POINTS:
+            yield (
+                f"no result can decide “{hypothesis.text}”: it is on a correlation, which takes {FEWEST_POINTS} models"
+                f" to be told from chance, and the study holds {models}"
+            )
 
 
 def change_text(change: StudyChange) -> str:

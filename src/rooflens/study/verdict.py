@@ -13,7 +13,6 @@ from rooflens.study.study import Hypothesis
 
 Outcome = Literal["supported", "rejected", "not decidable"]
 Basis = Literal["measured", "estimated"]
-BASES: tuple[Basis, ...] = ("measured", "estimated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ class Verdict:
     """What became of a hypothesis.
 
     Attributes:
-        basis: what it was judged by.
+        basis: what it was judged by; `by_expected`: estimates are those of expected times.
         pairs: every comparison, those against the claim included.
         sentence: the outcome in words, with its numbers.
     """
@@ -55,6 +54,7 @@ class Verdict:
     hypothesis: Hypothesis
     outcome: Outcome
     basis: Basis | None = None
+    by_expected: bool = False
     pairs: tuple[Pair, ...] = ()
     sentence: str = ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
+from rooflens import units
 from rooflens.report.charts.bar_rows import BarRows, bar_rows
 from rooflens.report.charts.chart import Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
 from rooflens.report.charts.colours import diverging, ink_on, on_dark
@@ -81,7 +82,7 @@ def legend(chart: Chart) -> list[tuple[str, str]]:
     if isinstance(chart, Bars):
         swatches = [f'<rect x="1" y="4" width="18" height="11" {_ink(chart.groups[n])} class="c f"/>' for n in names]
         swatches += ['<path d="M10,1V17" class="limit"/>' for _ in chart.limits]
-        names += [limit.label for limit in chart.limits]
+        names += [f"{limit.label} {units.show(limit.value, chart.unit)}" for limit in chart.limits]
     else:
         first = {series.name: series for series in reversed(chart.series)} if isinstance(chart, Plot) else {}
         swatches = [_swatch(first[name]) for name in names]
@@ -177,9 +178,6 @@ def _bars(chart: Bars, rows: BarRows) -> Iterator[str]:
         yield f'<path d="M{x:.1f},{_EDGE}V{_EDGE + height}" class="grid"/>'
         yield _text(x, _EDGE + height + 16, tick_text(axis, tick))
     for row, bar in zip(rows.rows, chart.bars, strict=True):
-        at, anchor = (left, "start") if rows.above else (left - 6, "end")
-        for line, middle in row.lines:
-            yield _text(at, _EDGE + middle + 4.5, line, anchor=anchor, more=_tip([bar.label]))
         x, y = left, _EDGE + row.middle - _BAR / 2
         yield _text(left + width + 6, y + 12, row.amount, anchor="start") if row.amount else ""
         for part in bar.parts:
@@ -191,6 +189,10 @@ def _bars(chart: Bars, rows: BarRows) -> Iterator[str]:
     for limit in chart.limits:
         x = left + width * place(axis, limit.value)
         yield f'<path d="M{x:.1f},{_EDGE}V{_EDGE + height}" class="limit"{_tip([limit.label])}/>'
+    at, anchor = (left, "start") if rows.above else (left - 6, "end")
+    for row, bar in zip(rows.rows, chart.bars, strict=True):
+        for line, middle in row.lines:  # above the lines, which would strike them out
+            yield _text(at, _EDGE + middle + 4.5, line, anchor=anchor, more=f' class="over"{_tip([bar.label])}')
     yield _text(left + width / 2, _EDGE + height + 38, chart.axis)
 
 

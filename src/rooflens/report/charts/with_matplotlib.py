@@ -15,6 +15,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from rooflens import units
 from rooflens.report.charts.bar_rows import BarRows, bar_rows, in_lines
 from rooflens.report.charts.chart import Bar, BarPiece, Bars, Chart, HeatMap, Plot, Series, legend_names
 from rooflens.report.charts.colours import diverging, ink_on
@@ -78,7 +79,8 @@ def _draw(chart: Chart, notes: Sequence[str], width: float | None) -> Canvas:
     plane.set_position((across[0], own.y0, across[1], high_of_plane))
     longest = int(inches * _LETTERS)
     title = fill(_plain(chart.title), longest * 2 // 3)
-    above: dict[str, Any] = {"pad": 22} if isinstance(chart, Plot) or (isinstance(chart, Bars) and chart.limits) else {}
+    lines = 1 if isinstance(chart, Plot) else len(chart.limits) if isinstance(chart, Bars) else 0
+    above: dict[str, Any] = {"pad": 12 + 10 * lines} if lines else {}
     own = plane.get_position()
     start = 0.0 if width is None else 4 / width  # of a page of its own, the title begins at its edge
     if start:
@@ -221,12 +223,14 @@ def _bars(plane: Axes, chart: Bars, rows: BarRows) -> None:
         lefts = [sum(part.value for part in _before(bar, group)) for bar in chart.bars]
         look: dict[str, Any] = {"height": 0.68 * _ROW * _INCH, "edgecolor": "white", "linewidth": 0.4}
         plane.barh(middles, widths, left=lefts, color=colour, **look)
-    for limit in chart.limits:
+    for number, limit in enumerate(chart.limits):  # each on a line of its own above the bars
         plane.axvline(limit.value, color=INK, linewidth=1.2, linestyle=(0, (4, 2)))
         words: dict[str, Any] = {"fontsize": 7.4, "color": INK, "ha": "right", "va": "bottom"}
-        plane.annotate(_plain(limit.label), (limit.value, 0), xytext=(0, 2), textcoords="offset points", **words)
+        words |= {"xytext": (0, 2 + 10 * number), "textcoords": "offset points"}
+        plane.annotate(f"{_plain(limit.label)} {units.show(limit.value, chart.unit)}", (limit.value, 0), **words)
     _axis(plane, "x", chart.scale)
     names: dict[str, Any] = {"fontsize": _NAME, "color": INK, "va": "center", "transform": plane.get_yaxis_transform()}
+    names |= {"path_effects": [withStroke(linewidth=2, foreground="white")], "zorder": 4}  # no line strikes them out
     start, side = (3 / _points(plane)[0], "left") if rows.above else (-6 / _points(plane)[0], "right")
     for row in rows.rows:
         for text, middle in row.lines:

@@ -16,6 +16,8 @@ from rooflens.results import Evidence
 
 MOST = 40
 """Bars of a chart: of more cases, those that need most."""
+MOST_BEYOND = 1.5
+"""Lengths of the longest bar up to which a capacity is a line; one farther off is told in words."""
 _WORKSPACE = "workspace"
 TIME_COLOURS: Mapping[str, str] = {
     "weights": "#0072b2",
@@ -55,7 +57,7 @@ def time_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
 def memory_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
     """Return what is alive at the peak of each case by cause, with what its device holds; None where nobody knows."""
     rows: dict[Case, Amounts] = {}
-    limits: dict[str, Limit] = {}
+    held: dict[str, Limit] = {}
     for item in evidence:
         memory = None if item.work is None else item.work.memory
         if memory is None or not (amounts := _bytes(memory)):
@@ -64,12 +66,15 @@ def memory_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
         for_any = not memory.workspace
         rows.setdefault(replace(item.case, device=None) if for_any else item.case, amounts)
         if item.room is not None and item.device is not None:
-            limits.setdefault(item.device.title, Limit(item.device.title, item.room.memory))
+            held.setdefault(item.device.title, Limit(item.device.title, item.room.memory))
     if not rows:
         return None
     causes = [
         name for cause in (*MEMORY_CAUSES, _WORKSPACE) if any((name := _words(cause)) in row for row in rows.values())
     ]
+    longest = max(sum(amounts.values()) for amounts in rows.values())
+    near = tuple(limit for limit in held.values() if limit.value <= MOST_BEYOND * longest)
+    beyond = [f"{limit.label} {units.show(limit.value, 'B')}" for limit in held.values() if limit not in near]
     return _bars(
         rows,
         key="memory-by-cause",
@@ -77,8 +82,8 @@ def memory_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
         axis="estimated memory",
         unit="B",
         groups=group_colours(causes),
-        notes=common_note(rows),
-        limits=tuple(limits.values()),
+        notes=(*common_note(rows), *([f"far beyond every bar: {', '.join(beyond)}"] if beyond else [])),
+        limits=near,
     )
 
 

@@ -92,7 +92,7 @@ def _devices(view: StudyView) -> Iterator[str]:
         if row.speedup is not None and row.case.device not in (None, compared.baseline):
             speedups.setdefault(row.case.device or "", []).append(row.speedup)
     used = compared.rows[0].time
-    time = "by measured time" if used == "measured" else TIME_WORDS[used]
+    time = {"measured": "by measured time", "predicted": "by expected times"}.get(used, TIME_WORDS[used])
     for device, ratios in list(speedups.items())[:_MOST]:
         over, fold = f"median of {count(len(ratios), 'step')}{spread(ratios)}", f"{median(ratios):.3g}"
         if fold == "1":

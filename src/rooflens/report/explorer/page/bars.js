@@ -108,7 +108,8 @@ function memoryView(changed) {
   return (rows) => {
     const known = rows.filter((row) => heldOf.has(row) && sourceIsShown("estimate"));
     known.sort((a, b) => least(heldOf.get(b)) - least(heldOf.get(a)));
-    const most = known.reduce((sofar, row) => Math.max(sofar, valueOf(peak, heldOf.get(row)) ?? 0), 0) || 1;
+    const longOf = (place) => Math.max(valueOf(peak, place) ?? 0, parts.reduce((sum, part) => sum + (valueOf(part, place) ?? 0), 0));
+    const most = known.reduce((sofar, row) => Math.max(sofar, longOf(heldOf.get(row))), 0) || 1;
     const fields = differing(rows);
     const bars = known.map((row) => () => {
       const place = heldOf.get(row);
