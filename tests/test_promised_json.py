@@ -141,6 +141,7 @@ def test_a_measurement_beside_the_estimate() -> None:
         "phases": {"forward": timing | {"noise": pytest.approx(0.00625)}},
         "step": timing | {"noise": pytest.approx(0.00625)},
         "sum_of_times": None,
+        "span": None,
         "throughput": pytest.approx(10_000),
         "memory": {"peak": 40_960, "reserved": 2_097_152, "monitor": None, "before": None},
     }

@@ -154,6 +154,32 @@ def test_calls_of_equal_names_are_timed_apart_by_their_sizes_without_modules(tmp
     assert "as written" not in rl.table(read + estimated(case, first, second, second), by="op", width=80)
 
 
+def test_a_join_loses_no_time_of_calls_that_cannot_be_told_apart(tmp_path: Path) -> None:
+    # Two casts of one size differ in what they return: 12 + 8 us of both, beside 20 of the product.
+    case = Case(model="m", batch=8, dtype="bf16")
+    estimate = estimated(case, ("mm", [(8, 64), (64, 16)]), ("_to_copy", [(8, 16)]), ("_to_copy", [(8, 16)]))
+    casts = [replace(r, path="", call=replace(r.call, writes=n)) for n, r in enumerate(estimate) if r.call]
+    calls = [("mm", [[8, 64], [64, 16]], 20.0), ("_to_copy", [[8, 16]], 12.0), ("_to_copy", [[8, 16]], 8.0)]
+    observed = rl.read(trace(tmp_path, *calls), case={"model": "m", "batch": 8, "dtype": "bf16"})
+    (item,) = join(observed + RecordSet(casts))
+    times = [(part.name, part.calls, bool(part.records), part.seconds) for part in parts(item, "op")]
+    shared = ("_to_copy", 2, False, pytest.approx(20e-6))
+    assert times == [("mm", 1, True, pytest.approx(20e-6)), *2 * [("_to_copy", 1, True, None)], shared]
+
+
+def test_a_join_loses_no_time_of_equal_names_without_sizes(tmp_path: Path) -> None:
+    # Two products of one name, whose sizes nobody recorded, took 5 + 7 us together.
+    case = Case(model="m", batch=8, dtype="bf16")
+    calls = [("mm", [], 5.0), ("mm", [], 7.0)]
+    observed = rl.read(trace(tmp_path, *calls, recorded=False), case={"model": "m", "batch": 8, "dtype": "bf16"})
+    (item,) = join(observed + estimated(case, ("mm", [(8, 64), (64, 16)]), ("mm", [(8, 16), (16, 4)])))
+    assert [(part.calls, part.seconds) for part in parts(item, "op")] == [
+        (1, None),
+        (1, None),
+        (2, pytest.approx(12e-6)),
+    ]
+
+
 def test_recorded_sizes_survive_a_file(tmp_path: Path) -> None:
     read = rl.read(trace(tmp_path, *IMAGES))
     read.save(tmp_path / "kept.jsonl")

@@ -14,7 +14,8 @@ from tests.nsys_samples import call, pushed
 import rooflens as rl
 from rooflens.compare import KernelComparison
 from rooflens.errors import FileError
-from rooflens.results import join
+from rooflens.records import Record, Work
+from rooflens.results import RecordSet, join
 from rooflens.sources.profile.device_time import busy
 from rooflens.sources.profile.events import NamedRange
 from rooflens.sources.profile.steps import MarkedSteps
@@ -63,6 +64,40 @@ def test_busy_time_and_the_sum_of_times_are_two_numbers(tmp_path: Path) -> None:
     assert note == "busy time 100.0 us, sum of times 200.0 us: 2 kernels, copies and fills on streams 7, 8"
     assert records.total().measured_seconds == pytest.approx(200 * US), "a total of kernels is the sum of their times"
     assert sum(group.total.measured_seconds or 0 for group in records.by("op")) == pytest.approx(200 * US)
+
+
+def test_an_idle_device_is_told_with_its_span(tmp_path: Path) -> None:
+    # 10 us at 0 and 15 us at 85: 25 us of a span of 100, so 75 % idle. A bound of 5 us is 20 % of 25 and 5 % of 100.
+    records = read(tmp_path, kernel("gemm", 0, 10), kernel("gemm", 85, 15))
+    shown = " ".join(rl.table(records, width=80).split())
+    assert "idle for 75.0 % of 100.0 us, from its first kernel to the end of its last: it waited for the host" in shown
+    assert "a profiler slows the host, so without one the share is smaller" in shown
+    assert "say it with --model, -b, --mode, --dtype (of a language model --seq-len)" in shown
+    (item,) = join(rl.read(records.save(tmp_path / "saved.jsonl")))
+    time = item.measured()
+    assert time is not None
+    assert (time.span, time.idle) == pytest.approx((100 * US, 0.75))
+    peak = rl.device("h100-sxm5-80gb").require("dram").rate
+    case = records.cases[0]
+    work = Work(flops={}, bytes={"dram": 5 * US * peak})
+    estimate = Record(case=case, source="estimate", scope="op", name="add", phase="forward", work=work)
+    both = records + RecordSet([estimate], devices=records.devices)
+    told = " ".join(rl.table(both, width=200).split())
+    assert "efficiency: bound over the time in which the device was busy; over its span it is 5.00 %" in told
+
+
+def test_the_span_of_each_marked_step_is_its_own(tmp_path: Path) -> None:
+    # Steps of 60 and 100 us from first to last, busy for 40 and 90: the medians are 80 and 65, idle 18.75 %.
+    marks = [complete("user_annotation", f"ProfilerStep#{n}", ts, 500) for n, ts in ((1, 0), (2, 1000))]
+    launches = [launched(ts, n) for n, ts in enumerate((10, 20, 1010, 1020), start=1)]
+    ran = ((100, 20), (140, 20), (1100, 45), (1155, 45))
+    kernels = [kernel("gemm", ts, dur, launch=n) for n, (ts, dur) in enumerate(ran, start=1)]
+    records = read(tmp_path, *marks, *launches, *kernels)
+    (item,) = join(records)
+    time = item.measured()
+    assert time is not None
+    assert (time.seconds, time.span, time.idle) == pytest.approx((65 * US, 80 * US, 0.1875))
+    assert "idle for" not in rl.table(records), "it was mostly busy"
 
 
 def test_a_copy_beside_a_kernel_counts_once(tmp_path: Path) -> None:

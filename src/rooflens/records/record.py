@@ -193,6 +193,7 @@ class Record:
         scaling: how a training step on several devices compares with one.
         busy: seconds in which any piece of a profiled model ran, a sample for each step; those at the same time count
             once. Iterating over timings never counts it.
+        span: seconds from the start of the first piece on the device to the end of the last, a sample for each step.
         notes: what a reader must know before using the numbers.
     """
 
@@ -223,6 +224,7 @@ class Record:
     conditions: Conditions | None = None
     scaling: Scaling | None = None
     busy: Timing | None = None
+    span: Timing | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -153,6 +153,7 @@ def _measured(item: Evidence, time: RecordSet) -> dict[str, Any]:
         "phases": {phase: _timing(measured) for phase in item.phases if (measured := item.measured(phase)) is not None},
         "step": None if step is None else _timing(step),
         "sum_of_times": None if step is None else step.summed,
+        "span": None if step is None else step.span,
         "throughput": rate if origin == "measured" else None,
         "memory": {name: None if time.memory is None else getattr(time.memory, name) for name in names},
     }

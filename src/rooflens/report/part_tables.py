@@ -329,4 +329,4 @@ def _notes(rows: Sequence[PartRow]) -> Iterator[str]:
     if any(row.highest for row in rows):
         yield NOTE
     if any(row.seconds is None for row in rows) and rows[0].of_seconds is not None:
-        yield "-: not timed apart; calls that share module, name and recorded sizes have one time together"
+        yield "-: not timed apart; the time of calls that share module, name and recorded sizes has a row of its own"

@@ -35,6 +35,7 @@ from rooflens.report.memory_steps import memory_steps
 from rooflens.report.memory_table import memory
 from rooflens.report.module_tables import module_tree
 from rooflens.report.part_tables import SHOWN, part_table
+from rooflens.report.profile_notes import profile_notes
 from rooflens.report.scaling import scaling
 from rooflens.report.sweep_notes import batch_notes
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Show, Table, build
@@ -63,6 +64,7 @@ STEP = "step"
 """The phases of a step together."""
 ANSWER = "answer"
 """Those of a whole answer."""
+_MEASURED = "measured_seconds"
 _MANY = 8
 """Rows of an overview beyond which steps are shown without their phases."""
 
@@ -132,12 +134,14 @@ SUMMARY_COLUMNS = (
     ),
     _time("whole_model_seconds", WHOLE_MODEL.header, "s", lambda row: WHOLE_MODEL.of(row.total).value, "room"),
     _time(
-        "measured_seconds",
+        _MEASURED,
         TIME.header,
         "s",
         lambda row: row.measured and Entry(row.measured.seconds, mark="~" if row.noisy else ""),
     ),
     _time("summed_seconds", "sum of times", "s", "measured.summed", "room"),
+    _time("span_seconds", "span", "s", "measured.span", "room"),
+    _time("idle_share", "idle", PERCENT, "measured.idle", "room"),
     _time("measured_spread", "+-", PERCENT, "measured.spread", "room"),
     _time("measured_low", "measured low", "s", "measured.interval.0", "files"),
     _time("measured_high", "measured high", "s", "measured.interval.1", "files"),
@@ -255,7 +259,12 @@ def summary(rs: RecordSet) -> Table:
     if len(evidence) + len(rs.failures) > 1:
         notes += batch_notes(evidence, rs.failures)
     shown = _shown_here(rows)
-    columns = [replace(column, show=shown.get(column.key, column.show)) for column in SUMMARY_COLUMNS]
+    spans = [row.measured.span for row in rows if row.measured is not None]
+    headers = {_MEASURED: "busy"} if spans and None not in spans else {}
+    columns = [
+        replace(column, show=shown.get(column.key, column.show), header=headers.get(column.key, column.header))
+        for column in SUMMARY_COLUMNS
+    ]
     return build("Summary", columns, rows, notes=notes)
 
 
@@ -333,6 +342,9 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
         )
     if any(row.measured is not None and row.noisy for row in rows):
         yield f"~ noisy: the middle half of the samples spreads over more than {100 * NOISY:.0f} % of the median"
+    profiles = [row.evidence for row in rows if row.only is None and "profile" in row.source]
+    if profiles:
+        yield from profile_notes(profiles)
     timed = [row for row in rows if row.measured is not None]
     if any((EFFICIENCY.read(row.evidence, row.only).value or 0) > 1 for row in timed):
         yield FASTER

@@ -25,6 +25,7 @@ class Measured:
         timing: the samples, of `pooled` measurements; None for a sum of pieces: its interval is unknown.
         pieces: it is that of what was timed piece by piece, without what lies between the pieces.
         summed: the sum of the pieces' times, where `seconds` counts the time once in which several of them ran.
+        span: from the start of the first piece on the device to the end of the last, where a profiler saw both.
     """
 
     seconds: float
@@ -32,6 +33,12 @@ class Measured:
     pooled: int = 1
     pieces: bool = False
     summed: float | None = None
+    span: float | None = None
+
+    @property
+    def idle(self) -> float | None:
+        """The share of the span in which the device did nothing."""
+        return 1 - self.seconds / self.span if self.span else None
 
     @property
     def interval(self) -> tuple[float, float] | tuple[None, None]:
@@ -187,7 +194,7 @@ class Evidence:
             if phase is not None and self.phases != (phase,):
                 self._measured[phase] = _measured([r for r in timed if r.phase == phase])
             else:
-                busy = [r.busy for r in self.time if r.busy is not None]
+                busy = [r for r in self.time if r.busy is not None]
                 self._measured[phase] = _busy(busy, _whole_step(timed, self.phases))
         return self._measured[phase]
 
@@ -306,13 +313,21 @@ def _whole_step(timed: Sequence[Record], phases: Sequence[Phase]) -> Measured | 
     return _together(known if rest is None else [*known, rest])
 
 
-def _busy(profiles: Sequence[Timing], step: Measured | None) -> Measured | None:
+def _busy(profiles: Sequence[Record], step: Measured | None) -> Measured | None:
     """Return the time of a step that was timed piece by piece: that in which any piece ran, where it is known."""
     if not profiles or (step is not None and not step.pieces):
         return step
-    pool = replace(profiles[0], samples=tuple(s for timing in profiles for s in timing.samples))
+    pool = _pooled([r.busy for r in profiles if r.busy is not None])
+    spans = [r.span for r in profiles if r.span is not None]
+    span = _pooled(spans).median if len(spans) == len(profiles) else None
     summed = step.seconds if step is not None and len(profiles) == 1 else None
-    return Measured(seconds=pool.median, timing=pool, pooled=len(profiles), pieces=True, summed=summed)
+    return Measured(seconds=pool.median, timing=pool, pooled=len(profiles), pieces=True, summed=summed, span=span)
+
+
+def _pooled(timings: Sequence[Timing]) -> Timing:
+    """The samples of several measurements of one thing as those of one."""
+    samples = tuple(sample for timing in timings for sample in timing.samples)
+    return replace(timings[0], samples=samples, warmup=tuple(s for timing in timings for s in timing.warmup))
 
 
 def _measured(records: Sequence[Record]) -> Measured | None:
@@ -325,11 +340,7 @@ def _measured(records: Sequence[Record]) -> Measured | None:
     if len(whole) == 1:
         return Measured(seconds=whole[0].median, timing=whole[0])
     if whole:
-        pool = replace(
-            whole[0],
-            samples=tuple(s for timing in whole for s in timing.samples),
-            warmup=tuple(s for timing in whole for s in timing.warmup),
-        )
+        pool = _pooled(whole)
         return Measured(seconds=pool.median, timing=pool, pooled=len(whole))
     pieces = [None if r.timing is None else r.timing.median * r.calls for r in records]
     known = [seconds for seconds in pieces if seconds is not None]

@@ -81,7 +81,7 @@ def without_work(work: Sequence[Record], timed: Sequence[Record]) -> list[Record
 def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> Iterable[StepPart]:
     """Yield parts with the times that another source saw, by their place in the model, and by shapes if recorded.
 
-    A place that belongs to several parts has a time that nobody can divide.
+    A place that belongs to several parts has a time that nobody can divide: it is a part of its own, without work.
     """
     phases = all(r.phase is not None for r in timed)
     shapes = any(r.shapes is not None for r in timed)
@@ -93,15 +93,16 @@ def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> It
         sizes = sizes_of(record) if shapes else None
         return (record.path if modules else None, record.name, sizes, record.phase if phases else None)
 
-    seconds = {key: _sum(records) for key, records in grouped_by(timed, place).items()}
+    observed = grouped_by(timed, place)
     groups = grouped_by(work, _ALIKE[by])
     whose = Counter(key for records in groups.values() for key in {place(r) for r in records})
+    given = set[Hashable]()
     for records in groups.values():
-        places = {place(r) for r in records}
-        known = [seconds[key] if whose[key] == 1 else None for key in places if key in seconds]
-        complete = [s for s in known if s is not None]
-        yield _part(by, records, sum(complete) if complete and len(complete) == len(known) else None)
-    alone = [r for r in timed if place(r) not in whose]
+        places = [key for key in dict.fromkeys(map(place, records)) if key in observed]
+        apart = places if all(whose[key] == 1 for key in places) else []
+        given.update(apart)
+        yield _part(by, records, _sum(r for key in apart for r in observed[key]))
+    alone = [r for key, records in observed.items() if key not in given for r in records]
     for records in grouped_by(alone, _ALIKE[by]).values():
         yield _part(by, records, _sum(records))
 

@@ -44,6 +44,8 @@ _TOLD_BY = {
     "predicted_high": (EXPECTED,),
     "measured_seconds": _OBSERVED,
     "summed_seconds": _OBSERVED,
+    "span_seconds": _OBSERVED,
+    "idle_share": _OBSERVED,
     "measured_spread": _OBSERVED,
 }
 """Columns that belong to some sources: they are hidden while none of these is chosen."""

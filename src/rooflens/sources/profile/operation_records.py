@@ -116,7 +116,20 @@ def whole_record(
     told = [*coverage, *([_times_note(ordered, samples, sums)] if samples else []), *outside_notes(outside), *notes]
     if told:
         time = Timing(samples=tuple(samples), origin="profiler") if samples else None
-        yield Record(case=case, source="profile", scope="model", busy=time, notes=tuple(told))
+        span = None if time is None else _span(ordered, samples)
+        yield Record(case=case, source="profile", scope="model", busy=time, span=span, notes=tuple(told))
+
+
+def _span(steps: Sequence[Sequence[TimeShare]], covered: Sequence[float]) -> Timing | None:
+    """From the first start on the device to the last end, in each step; None of host time, or where no start is known.
+
+    Rounded starts make no span shorter than what was `covered`.
+    """
+    spans = [[share.span for share in its if share.span is not None and share.activity is not None] for its in steps]
+    if not all(spans):
+        return None
+    lengths = [max(end for _, end in its) - min(start for start, _ in its) for its in spans]
+    return Timing(samples=tuple(map(max, lengths, covered)), origin="profiler")
 
 
 def _times_note(steps: Sequence[Sequence[TimeShare]], covered: Sequence[float], sums: Sequence[float]) -> str:
