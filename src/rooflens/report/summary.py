@@ -253,7 +253,9 @@ def summary(rs: RecordSet) -> Table:
                     room=None if only else item.room,
                 )
             )
-    notes = [*coverage_notes(evidence), *device_notes(evidence), *_notes(rows)]
+    notes = [*coverage_notes(evidence), *device_notes(evidence)]
+    profiles = [item for item in evidence if "profile" in item.sources]
+    notes += [*(profile_notes(profiles) if profiles else ()), *_notes(rows)]
     if rs.failures:
         rows += _failed_rows(rs, evidence)
     if len(evidence) + len(rs.failures) > 1:
@@ -342,9 +344,6 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
         )
     if any(row.measured is not None and row.noisy for row in rows):
         yield f"~ noisy: the middle half of the samples spreads over more than {100 * NOISY:.0f} % of the median"
-    profiles = [row.evidence for row in rows if row.only is None and "profile" in row.source]
-    if profiles:
-        yield from profile_notes(profiles)
     timed = [row for row in rows if row.measured is not None]
     if any((EFFICIENCY.read(row.evidence, row.only).value or 0) > 1 for row in timed):
         yield FASTER
