@@ -170,7 +170,7 @@ def test_a_join_loses_no_time_of_calls_that_cannot_be_told_apart(tmp_path: Path)
 def test_a_join_loses_no_time_of_equal_names_without_sizes(tmp_path: Path) -> None:
     # Two products of one name, whose sizes nobody recorded, took 5 + 7 us together.
     case = Case(model="m", batch=8, dtype="bf16")
-    calls = [("mm", [], 5.0), ("mm", [], 7.0)]
+    calls: list[tuple[str, list[Any], float]] = [("mm", [], 5.0), ("mm", [], 7.0)]
     observed = rl.read(trace(tmp_path, *calls, recorded=False), case={"model": "m", "batch": 8, "dtype": "bf16"})
     (item,) = join(observed + estimated(case, ("mm", [(8, 64), (64, 16)]), ("mm", [(8, 16), (16, 4)])))
     assert [(part.calls, part.seconds) for part in parts(item, "op")] == [
