@@ -195,3 +195,14 @@ def test_what_no_advice_can_be_given_on() -> None:
     for device in ("xeon-platinum-8480", "2x l4"):  # told before the model is built, which would tell its name
         with pytest.raises(Incomparable, match=rf"expected on '{device}', .* known for single GPUs"):
             rl.advise("no_such_model", device=device)
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+def test_a_place_is_no_card_that_advice_can_be_about(place: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=f"advice takes no '{place}': expected times are known for GPUs alone"):
+        rl.advise("alexnet", device=place)
+    timing = Timing(samples=(1.0,), origin="monotonic")
+    record = Record(case=Case(model="alexnet"), source="measure", scope="model", phase="forward", timing=timing)
+    kept = RecordSet([record]).save(tmp_path / "a.jsonl")
+    with pytest.raises(InvalidValue, match=f"advice takes no '{place}'"):
+        rl.advise(kept, device=place)

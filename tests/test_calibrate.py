@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 import torch
 from tests.calibration_samples import TINY
+from tests.table_samples import device as a_device
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rooflens.devices import find
 from rooflens.devices.rules import SourcedValue
-from rooflens.records import Ceiling, Device
+from rooflens.errors import MissingCeiling
+from rooflens.machine import check_measured, lacks
+from rooflens.records import AS_IS, Ceiling, Device
 from rooflens.records.timing import TimingOrigin
 from rooflens.sources.calibrate import SIZES, caches, calibrate, lanes, links, matrix, overhead, trial
 from rooflens.sources.calibrate.assemble import assembled
@@ -165,6 +168,7 @@ class TestRun:
             *names
         }
         assert "matmul.tf32" not in names
+        assert names[:2] == ["dram", "matmul.fp32"], "without them nearly no step has a bound"
 
 
 class TestMatrix:
@@ -444,3 +448,13 @@ def test_all_of_it_on_a_card() -> None:
     }
     assert {"dispatch", "launch", "graph_launch", "pcie_h2d"} <= found.facts.keys()
     assert "not measured" not in found.notes
+
+
+def test_a_file_without_memory_or_products_is_refused_at_once() -> None:
+    half = a_device("toy-measured", matmul_bf16=1e9)
+    assert lacks(half) == "dram and matmul.fp32"
+    check_measured(half, [AS_IS])
+    check_measured(a_device("toy-measured", matmul_bf16=1e9, dram=1e9), ["bf16", "amp-bf16"])
+    check_measured(replace(half, name="toy"), ["fp32"])
+    with pytest.raises(MissingCeiling, match=r"^no matmul\.fp32 was measured on toy-measured: .* calibrate' again"):
+        check_measured(a_device("toy-measured", matmul_bf16=1e9, dram=1e9), ["bf16", "default"])

@@ -36,6 +36,8 @@ def said(*words: str) -> str:
         ("devices lst", "lst", "devices list"),
         ("study a.toml", "a.toml", "study run a.toml"),
         ("study resum out", "resum", "study resume out"),
+        ("report out", "report", "study report out"),
+        ("status out", "status", "study status out"),
     ],
 )
 def test_a_misspelt_command_says_what_was_meant(words: str, wrong: str, meant: str) -> None:

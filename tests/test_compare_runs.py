@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.comparison_samples import STEP, at_clock, environment, noisy, side, timed
 
+import rooflens as rl
 from rooflens.compare import compare_runs
 from rooflens.compare.runs import RunChange
 from rooflens.compare.uncertainty import RatioChange
@@ -100,7 +101,7 @@ def test_a_device_that_one_side_does_not_name_is_no_difference() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("dtype", "bf16"), ("device", "another"), ("mode", "prefill"), ("options", (("compile", True),))],
+    [("dtype", "bf16"), ("device", "another"), ("mode", "prefill"), ("options", (("compile", True), ("flush", True)))],
 )
 def test_cases_that_differ_are_compared_only_across_what_is_named(field: str, value: Any) -> None:
     other: Case = replace(STEP, **{field: value})
@@ -130,6 +131,24 @@ def test_an_equal_case_is_the_partner_before_any_other() -> None:
     both = side(timed(noisy(2)), timed(noisy(3), replace(STEP, dtype="fp16")))
     (row,) = compare_runs(side(timed(noisy(1))), both, across=["dtype"]).changes
     assert row.after == STEP
+
+
+def test_one_option_may_differ_and_is_told() -> None:
+    last, compiled = (replace(STEP, options=((name, True),)) for name in ("channels_last", "compile"))
+    found = compare_runs(side(timed(noisy(1))), side(timed(noisy(2), last)))
+    assert [(row.before, row.after) for row in found.changes] == [(STEP, last)]
+    assert found.notes[0] == "the sides differ in channels_last, and are compared across it (--across channels_last)"
+    named = compare_runs(side(timed(noisy(1))), side(timed(noisy(2), last)), across=["channels-last"])
+    assert [row.after for row in named.changes] == [last]
+    with pytest.raises(Incomparable, match="no case has a partner"):  # two options, and one may differ
+        compare_runs(side(timed(noisy(1), compiled)), side(timed(noisy(2), last)), across=["compile"])
+
+
+def test_how_many_values_are_shown() -> None:
+    found = compare_runs(side(timed(noisy(1, samples=12))), side(timed(noisy(2, samples=9))))
+    shown = rl.table(found, width=100)
+    assert "12, 9" in shown
+    assert "n: how many values of each side" in shown
 
 
 def test_across_names_fields_of_a_case() -> None:

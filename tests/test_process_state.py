@@ -131,7 +131,9 @@ def test_every_doubt_about_a_run_is_known_as_one() -> None:
     loud: dict[str, Scalar] = {"clock": 2.0e9, "throttled by": "SwPowerCap", "cores used by others": 1e3}
     # The second sample of each pair of 40 is twice the first, and the last ones are ten times the others.
     wild = Timing(samples=(*(1.0, 2.0) * 20, *(10.0, 20.0) * 20), origin="monotonic")
-    notes = [*doubts(quiet, loud), *_doubts_at_start({"utilisation": 0.9}), *_doubts({"forward": wild}, Policy())]
+    of_run = _doubts({"forward": wild}, Policy(), "cpu")
+    notes = [*doubts(quiet, loud), *_doubts_at_start({"utilisation": 0.9}), *of_run]
+    assert any(note.startswith("noisy") and "OMP_NUM_THREADS=1" in note for note in notes)
     assert len(notes) == 6
     record = Record(case=Case(model="m"), source="measure", scope="model", notes=(*notes, "memory: the peak"))
     assert list(record.doubts) == notes

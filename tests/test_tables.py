@@ -129,6 +129,14 @@ def test_noise_and_points_above_the_roof_are_marked_and_explained() -> None:
     assert not any(note[0] in "!~" for note in summary(both()).notes)
 
 
+def test_one_time_has_one_note_on_noise() -> None:
+    told = "noisy: the 95 % interval of the median is wider than 1 % of it"
+    record = times(INFERENCE, "forward", 1.0, 1.0, 1.5, 1.5, 1.5, 1.5, 1.0, 1.0)
+    notes = summary(estimated() + RecordSet([replace(record, notes=(told,))])).notes
+    assert [note for note in notes if "noisy" in note] == [f"~ {told}"]
+    assert "+-: half the 95 % interval of the median, over the median" in notes
+
+
 def test_work_that_is_not_fully_counted_is_a_lower_bound() -> None:
     view = summary(uncounted())
     assert row(view)["lower_bound"] is True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,9 +10,9 @@ from pathlib import Path
 from rooflens.devices import by_title, catalogue, load_file, stored_path
 from rooflens.devices import find as find_named
 from rooflens.devices.files import slug
-from rooflens.errors import InvalidValue, UnknownDevice, check_torch, checked
+from rooflens.errors import InvalidValue, MissingCeiling, UnknownDevice, check_torch, checked
 from rooflens.progress import Progress, within
-from rooflens.records import Device
+from rooflens.records import AS_IS, Device
 from rooflens.sources.roofs import ROOF_FILES, device_of_roofs
 
 MEASURED = "measured"
@@ -145,6 +145,24 @@ def roof_of(roof: object) -> Device:
     if not isinstance(device, Device):
         raise InvalidValue(f"roof is {roof!r}; give a name, a device file, or a Device")
     return device
+
+
+def lacks(device: Device, dtype: str = "fp32") -> str:
+    """Return what a measured device lacks for the bound of a step with such products, "" if nothing."""
+    product = f"matmul.{'fp32' if dtype == 'default' else dtype.removeprefix('amp-')}"
+    return " and ".join(resource for resource in ("dram", product) if device.ceiling(resource) is None)
+
+
+def check_measured(device: Device | None, dtypes: Iterable[str]) -> None:
+    """Raise MissingCeiling for a measured device on which steps of these dtypes have no bound."""
+    if device is None or not device.name.endswith(f"-{MEASURED}"):
+        return
+    for dtype in dtypes:
+        if dtype != AS_IS and (lacking := lacks(device, dtype)):
+            raise MissingCeiling(
+                f"no {lacking} was measured on {device.name}: the calibration had no time for it; run 'rooflens"
+                " calibrate' again when nothing else runs, or leave the roof out"
+            )
 
 
 def _measured_now(here: Machine, progress: Progress | None) -> Device:

@@ -15,7 +15,7 @@ from rooflens.compare.ranking import NO_PRICE, RankedBy, check_order, ranked
 from rooflens.devices import catalogue, usual_devices
 from rooflens.devices.price_files import prices_of
 from rooflens.errors import InvalidValue
-from rooflens.machine import find, find_all, listed
+from rooflens.machine import PLACES, find, find_all, listed
 from rooflens.notebook import Listed
 from rooflens.progress import Progress
 from rooflens.records import Device
@@ -127,7 +127,7 @@ def advise(
     else:
         if device is None:
             raise InvalidValue("advice is about a model on a device, and none is named; give one, like device='h200'")
-        (target,) = find_all(device)
+        target = _target(device)
         arguments = {"model": str(model) if isinstance(model, Path) else model, **options}
         requests = (Request.each_of({**arguments, "batch": size}) for size in several(batch))
         asked = [(request, target, None) for each in requests for request in each]
@@ -138,13 +138,27 @@ def advise(
     )
 
 
+def _target(device: str | Device) -> Device:
+    """The device that advice is about.
+
+    Raises:
+        InvalidValue: a place of torch; no time can be expected on a processor, and a card needs its name.
+    """
+    if device in PLACES:
+        raise InvalidValue(
+            f"advice takes no {device!r}: expected times are known for GPUs alone; name one of them, like 'l4'"
+            " ('rooflens devices list'); 'rooflens measure' tells what a change gives here"
+        )
+    return find_all(device)[0]
+
+
 def _in_file(
     path: Path, device: str | Device | None, batch: int | Sequence[int] | None
 ) -> Iterator[tuple[Request, Device, float | None]]:
     """Yield the steps of a file on devices that are known, with their measured times."""
     found = [item for item in join(read(path)) if item.device is not None and item.case.batch in _batches(item, batch)]
     if device is not None:
-        name = find_all(device)[0].name
+        name = _target(device).name
         found = [item for item in found if item.case.device == name]
     timed = [item for item in found if item.measured() is not None] or found
     if not 0 < len(timed) <= MOST_STEPS:

@@ -84,7 +84,7 @@ def compare(
             - ``scaling``: the power with which time grows with `over`;
             - ``phases``: forward over backward; ``throughput``: samples per second against batch, and its knee;
             - ``answers``: times of tokens, rates, energies and costs, case beside case.
-        across: of ``runs``: fields of the case that may differ, like ``["dtype"]``.
+        across: of ``runs``: fields of the case, or options, that may differ, like ``["dtype"]``.
         force: of ``runs``: compare although the environments forbid it.
         by: of ``evidence``: ``case`` (default), ``phase``, ``module``, ``family`` or ``op``.
         baseline: of ``devices``: the device that the others are put beside; default: the first.

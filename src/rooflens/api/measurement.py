@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import InvalidValue, ModelError, check_torch, checked
-from rooflens.machine import check_where
+from rooflens.machine import check_measured, check_where
 from rooflens.progress import Progress, within
 from rooflens.records import Device
 from rooflens.results import RecordSet
@@ -19,7 +19,7 @@ from rooflens.running.estimating import check_limit, check_seconds
 from rooflens.running.measuring import cannot_run, check_can_run
 from rooflens.running.outcomes import why_all_failed
 from rooflens.running.sweep import Collected, search_largest
-from rooflens.runs.run import Request, Run
+from rooflens.runs.run import Request, Run, is_own_file
 from rooflens.stopwatch import END, Stopwatch
 from rooflens.timing import Policy
 
@@ -122,6 +122,8 @@ def measure(
         runs, machine = begun.runs, begun.machine
         if len(runs) == 1:
             check_can_run(runs[0], machine, isolated=in_workers)
+        if estimate and isinstance(model, str) and not is_own_file(model):
+            check_measured(machine.device, dict.fromkeys(run.dtype for run in runs))
         if largest_batch and (len(runs) > 1 or runs[0].batch is None):
             raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
         collected = Collected(machine=machine, save=None if save is None else Path(save))

@@ -44,7 +44,7 @@ def calibrate(device: str | None, output: Path | None, budget: float | None, qui
     The result is a device file. 'rooflens estimate --device measured' and 'rooflens measure --roof measured' use it on
     this machine. Figures draw its ceilings beside those of the data sheet. Run nothing else meanwhile.
     """
-    from rooflens.machine import this_machine
+    from rooflens.machine import lacks, this_machine
     from rooflens.report.device_tables import amounts, rates
     from rooflens.report.render import render
 
@@ -55,3 +55,9 @@ def calibrate(device: str | None, output: Path | None, budget: float | None, qui
     tables = [rates(measured, here.known), amounts(measured)]
     emit_text(lambda wanted, color: render(tables, wanted, color=color), "table", ())
     say(f"wrote {output or here.stored}")
+    if lacking := lacks(measured):
+        click.echo(
+            f"no rate of {lacking}: with this file no fp32 step has a bound, so 'measure --roof' refuses it; calibrate"
+            " again when nothing else runs, or with a larger --budget",
+            err=True,
+        )

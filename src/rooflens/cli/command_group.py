@@ -57,6 +57,10 @@ class CommandGroup(click.Group):
 
     def meant(self, ctx: click.Context, args: Sequence[str]) -> str:
         """Return the command line that was most likely meant, "" where nothing is near."""
+        for name in self.list_commands(ctx):  # the word is a command of a group: report of study
+            group = self.get_command(ctx, name)
+            if isinstance(group, CommandGroup) and args[0].lower() in group.list_commands(ctx):
+                return " ".join([ctx.command_path, name, args[0].lower(), *args[1:]])
         near = get_close_matches(args[0].lower(), self.list_commands(ctx), n=1, cutoff=0.6)
         if not near:
             return ""

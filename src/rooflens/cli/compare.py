@@ -94,9 +94,9 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
 @click.option("--junit", type=OutputPath(".xml"), help="Write the verdicts as JUnit XML (with --fail-if-slower).")
 @click.option(
     "--across",
-    type=OneOf(FIELDS),
+    metavar="FIELD",
     multiple=True,
-    help="A field of the case that may differ between the sides. Repeatable.",
+    help=f"What may differ between the sides: {', '.join(FIELDS)}, or an option like channels_last. Repeatable.",
 )
 @click.option("--force", is_flag=True, default=None, help="Compare runs even if their environments are not comparable.")
 @click.option("--by", type=OneOf(PIECES), help="The pieces to join (evidence).  [default: case]")

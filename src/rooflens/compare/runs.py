@@ -14,6 +14,7 @@ from rooflens.records import Case, Failure, Phase
 from rooflens.results import RecordSet
 from rooflens.results.evidence import Evidence, join
 from rooflens.results.totals import grouped_by
+from rooflens.runs.options import OPTIONS
 
 Direction = Literal["slower", "faster", "no difference", "not decided", "unknown"]
 MATTERS = 0.05
@@ -99,18 +100,25 @@ def compare_runs(
     is no difference. Several records of a case are several runs of it.
 
     Args:
-        across: fields of the case that may differ, like ``("dtype",)``.
+        across: fields of the case, or options, that may differ, like ``("dtype",)``. Sides that differ in one option
+            alone are compared across it, and a note says so.
         force: compare although the environments forbid it.
 
     Raises:
         InvalidValue: `across` names no field, or makes several cases of one side alike.
         Incomparable: no case has a partner, or the environments differ in what decides times.
     """
-    unknown = [name for name in across if name not in FIELDS]
+    across = [name.replace("-", "_") for name in across]
+    unknown = [name for name in across if name not in (*FIELDS, *OPTIONS)]
     if unknown:
-        raise InvalidValue(f"cannot compare across {unknown[0]!r}; known: {', '.join(FIELDS)}")
+        raise InvalidValue(
+            f"cannot compare across {unknown[0]!r}; known: {', '.join(FIELDS)}, or the name of an option"
+        )
     one, other = ([item for item in join(side) if item.measured() is not None] for side in (before, after))
-    pairs = _pairs(one, other, across)
+    pairs, told = _pairs(one, other, across), ""
+    if not pairs and not across and (option := _only_option(one, other)):
+        pairs = _pairs(one, other, [option])
+        told = f"the sides differ in {option}, and are compared across it (--across {option})"
     if not pairs:
         raise Incomparable(_nothing_in_common(one, other))
     unlike = differences(before, after, pairs)
@@ -132,7 +140,7 @@ def compare_runs(
         only_after=_without(other, [pair[1] for pair in pairs]),
         failed=tuple(failure for failure in after.failures if failure.case in only_before),
         differences=unlike,
-        notes=(*doubts, *_methods(steps)),
+        notes=(*([told] if told else []), *doubts, *_methods(steps)),
         doubts=doubts,
     )
 
@@ -141,10 +149,11 @@ def _pairs(
     before: Sequence[Evidence], after: Sequence[Evidence], across: Collection[str]
 ) -> list[tuple[Evidence, Evidence]]:
     """Return each case with its partner: the same case, else the only one that does not contradict it."""
-    names = [name for name in FIELDS if name not in (*across, "device")]
+    names = [name for name in FIELDS if name not in (*across, "device", "options")]
 
     def shared(item: Evidence) -> tuple[object, ...]:
-        return tuple(getattr(item.case, name) for name in names)
+        options = () if "options" in across else [each for each in item.case.options if each[0] not in across]
+        return (*options, *(getattr(item.case, name) for name in names))
 
     def alike(one: Evidence, items: Mapping[tuple[object, ...], list[Evidence]]) -> list[Evidence]:
         fitting = items.get(shared(one), [])
@@ -163,6 +172,14 @@ def _pairs(
             )
         pairs += [(item, partner) for partner in same or fitting]
     return pairs
+
+
+def _only_option(before: Iterable[Evidence], after: Iterable[Evidence]) -> str | None:
+    """Return the only option of which the two sides share no value; None where there are several, or none."""
+    one, other = ([dict(item.case.options) for item in side] for side in (before, after))
+    names = dict.fromkeys(name for options in (*one, *other) for name in options)
+    unlike = [n for n in names if {o.get(n) for o in one}.isdisjoint(o.get(n) for o in other)]
+    return unlike[0] if len(unlike) == 1 else None
 
 
 def _same_device(one: Case, other: Case) -> bool:

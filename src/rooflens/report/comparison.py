@@ -32,7 +32,7 @@ from rooflens.report.advice import advice_table
 from rooflens.report.columns import CASE, PHASE, ROOM, case_columns, p_entry, whole
 from rooflens.report.ranking import ranking_for_files, ranking_tables
 from rooflens.report.series import asked_table, correlation_table, exponent_table, phases_table, sweep_table
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Time
 
 STEP = "step"
@@ -80,6 +80,12 @@ def _across(before: Column, after: Column) -> Column:
     )
 
 
+def _values(row: RunChange) -> Entry:
+    """The values of the first side; people see those of both in one column."""
+    before, after = row.change.values
+    return Entry(before, label=f"{before}" if before == after else f"{before}, {after}")
+
+
 def _verdict(row: RunChange) -> Entry:
     return Entry(row.direction, label=f"{row.direction}, doubtful" if row.doubts else None)
 
@@ -97,7 +103,7 @@ _RUNS = (
     Column("p", "p", read=lambda row: p_entry(row.p), group="change"),
     Column("verdict", "verdict", read=_verdict, align="left", group="change"),
     Column("unit", "unit", read="change.unit", align="left", group="change", show="files"),
-    Column("values_before", "values before", COUNT, "change.values.0", group="change", show="files"),
+    Column("values_before", "n", COUNT, _values, group="change", show="room"),
     Column("values_after", "values after", COUNT, "change.values.1", group="change", show="files"),
 )
 _DIFFERENCE = (
@@ -118,6 +124,7 @@ def runs_tables(compared: RunComparison) -> list[Table]:
     notes = [
         "ratio: after over before, of medians, with its 95 % interval",
         f"p: that nothing changed, adjusted for the number of rows; slower or faster: below {LEVEL:g}, and no 1 inside",
+        ColumnNote("n: how many values of each side: samples, or runs where there are several", "values_before"),
         *compared.notes,
     ]
     tables = [build("Two runs", _RUNS, compared.changes, notes=notes)]

@@ -38,7 +38,7 @@ from rooflens.report.part_tables import SHOWN, part_table
 from rooflens.report.profile_notes import profile_notes
 from rooflens.report.scaling import scaling
 from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, Show, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build
 from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.answers import ANSWERS, COSTS, ENERGY_PER_SAMPLE, ENERGY_PER_TOKEN
 from rooflens.results.evidence import only_failed, piecewise
@@ -60,6 +60,8 @@ from rooflens.runs.options import ANSWERING
 
 NOISY = 0.10
 """Interquartile range over the median above which a time is marked: torch.utils.benchmark warns there too."""
+_NOISY_NOTE = "noisy: "
+"""How the note begins that a measurement makes of such a time; it says what helps, so one note is enough."""
 STEP = "step"
 """The phases of a step together."""
 ANSWER = "answer"
@@ -342,22 +344,30 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
             "mode inference of a language model gives logits of every token; --mode prefill and decode are a server's"
             " steps, --prompt-len and --output-len a whole answer"
         )
-    if any(row.measured is not None and row.noisy for row in rows):
-        yield f"~ noisy: the middle half of the samples spreads over more than {100 * NOISY:.0f} % of the median"
-    timed = [row for row in rows if row.measured is not None]
-    if any((EFFICIENCY.read(row.evidence, row.only).value or 0) > 1 for row in timed):
-        yield FASTER
-    for row in timed:
-        if row.only is None and row.measured is not None and row.measured.pooled > 1:
-            yield f"{row.case.label()}: samples of {row.measured.pooled} measurements pooled"
+    yield from _notes_on_times([row for row in rows if row.measured is not None])
     cases = [row for row in rows if row.only is None]
     noted: dict[str, list[Case]] = {}
     for row in cases:
         for note in row.evidence.notes:
-            noted.setdefault(note, []).append(row.case)
+            mark = "~ " if note.startswith(_NOISY_NOTE) and any(r.noisy for r in rows if r.case == row.case) else ""
+            noted.setdefault(mark + note, []).append(row.case)
     for note, those in noted.items():
         if len(those) == len(cases):
             yield note
         else:
             fields = differing([row.case for row in cases])
             yield f"{', '.join(name_of(case, fields) for case in those)}: {note}"
+
+
+def _notes_on_times(timed: Sequence[_Row]) -> Iterator[str]:
+    """Yield what a reader of measured times has to know; a record's own note on noise says it better."""
+    marked = [row for row in timed if row.noisy]
+    if any(not any(note.startswith(_NOISY_NOTE) for note in row.evidence.notes) for row in marked):
+        yield f"~ noisy: the middle half of the samples spreads over more than {100 * NOISY:.0f} % of the median"
+    if any(row.measured.spread is not None for row in timed if row.measured is not None):
+        yield ColumnNote("+-: half the 95 % interval of the median, over the median", "measured_spread")
+    if any((EFFICIENCY.read(row.evidence, row.only).value or 0) > 1 for row in timed):
+        yield FASTER
+    for row in timed:
+        if row.only is None and row.measured is not None and row.measured.pooled > 1:
+            yield f"{row.case.label()}: samples of {row.measured.pooled} measurements pooled"

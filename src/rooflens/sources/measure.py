@@ -82,13 +82,14 @@ def records(
     for phase, timing in timings.items():
         spent = compiling.seconds if compiling is not None and phase == run.phases[0] else None
         yield Record(case=case, source="measure", scope="model", phase=phase, timing=replace(timing, compiling=spent))
+    doubts = _doubts(timings, policy, where)
     yield Record(
         case=case,
         source="measure",
         scope="model",
         memory=held.memory(),
         conditions=observation.conditions,
-        notes=(*step.notes, *set_meanwhile, *disturbed, *observation.notes, *held.notes(), *_doubts(timings, policy)),
+        notes=(*step.notes, *set_meanwhile, *disturbed, *observation.notes, *held.notes(), *doubts),
     )
 
 
@@ -225,16 +226,17 @@ def clock_of(where: str, *, flush: bool = False) -> Clock:
     return CudaClock(empty) if where == "cuda" else MonotonicClock(empty)
 
 
-def _doubts(timings: Mapping[Phase, Timing], policy: Policy) -> Iterator[str]:
+def _doubts(timings: Mapping[Phase, Timing], policy: Policy, where: str) -> Iterator[str]:
     """Reasons to doubt the median of the whole step."""
     whole = in_sequence(list(timings.values()))
     if whole.interval is None or whole.median == 0:
         return
     low, high = whole.interval
     if high - low > policy.precision * whole.median:
+        cure = "; on a busy one no more threads than free cores (OMP_NUM_THREADS=1)" if where == "cpu" else ""
         yield (
             f"noisy: the 95 % interval of the median is wider than {100 * policy.precision:g} % of it; a larger budget"
-            " helps where the machine is quiet"
+            f" helps where the machine is quiet{cure}"
         )
     if whole.drift and abs(whole.drift) > policy.precision:
         yield f"not steady: the time went {'up' if whole.drift > 0 else 'down'} while it was sampled"
