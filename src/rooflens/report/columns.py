@@ -9,6 +9,7 @@ from typing import Any
 
 from rooflens.records import MEMORY_CAUSES, Case, Cause, Record
 from rooflens.report.case_names import short_device
+from rooflens.report.expected_notes import expected_notes, waits_for
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Surplus, Total
 from rooflens.results.quantities import (
@@ -186,23 +187,14 @@ EXPECTED = (
     Column("predicted_level", "level", read="total.prediction.level", align="left", group="time", show="files"),
 )
 """The expected time with its band, which is one column for people."""
-_QUEUES = {"device-bound": "device", "host-bound": "host", "mixed": "both", "graph": "device"}
-
-
-def waits_for(total: Total | None) -> str | None:
-    """Return whose queue the expected time of a step waits for: device, host or both; of a processor none."""
-    return None if total is None or total.prediction is None else _QUEUES.get(total.prediction.regime)
-
-
-def _waits(row: Any) -> Entry:
-    prediction = row.total and row.total.prediction
-    return Entry(prediction and prediction.regime, label=waits_for(row.total))
 
 
 WAITS = Column(
     "regime",
     "waits for",
-    read=_waits,
+    read=lambda row: Entry(
+        row.total and row.total.prediction and row.total.prediction.regime, label=waits_for(row.total)
+    ),
     align="left",
     group="time",
     show="room",
@@ -262,30 +254,13 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
     """What a reader of these totals must know: lower bounds, and resources that the device has no rate for."""
     seen = list(totals)
     yield from _bound_notes(seen)
-    generations: dict[str, list[str]] = {}
-    for prediction in (total.prediction for total in seen if total.prediction is not None):
-        generations.setdefault(prediction.level, []).append(prediction.generation)
-    for level, those in generations.items():
-        yield (
-            f"expected: by {level} ({', '.join(dict.fromkeys(those))}); 10 to 90 % should hold 8 of 10 measured times,"
-            " and docs/prediction.md tells how many it held"
-        )
-
+    yield from expected_notes(seen)
     several = dict.fromkeys(t.device.name for t in seen if t.device and t.device.count > 1 and t.bound is not None)
     if several:
         yield (
             f"no time can be expected of {', '.join(several)}: nothing says how devices share a step, and what they"
             " send each other. The bound assumes a perfect split; for copies of the model, each with its part of the"
             " batch, estimate that part on one device"
-        )
-
-
-def waiting_notes(totals: Iterable[Total]) -> Iterator[str]:
-    """Yield that the bound says little where the host decides, if it does for some total."""
-    if any(waits_for(total) == "host" for total in totals):
-        yield (
-            "waits for: launching takes the host longer than running takes the device, whatever the bound is by; graphs"
-            " and compiling leave the host less to do (rooflens advise)"
         )
 
 

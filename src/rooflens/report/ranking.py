@@ -10,6 +10,7 @@ from rooflens.compare.ranking import RankedBy, RankedDevice, quantity_by
 from rooflens.records import Failure
 from rooflens.report.case_names import differing
 from rooflens.report.columns import BOUNDS, EXPECTED, WAITS, WORK, case_columns, number_notes, total_notes
+from rooflens.report.expected_notes import few
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
 from rooflens.results import Quantity
 from rooflens.results.answers import COST_PER_ANSWER, COST_PER_SAMPLE
@@ -17,7 +18,6 @@ from rooflens.results.quantities import MEMORY, PARAMETERS
 from rooflens.results.totals import grouped_by
 from rooflens.units import show
 
-_FEW = 3
 _SMALL = {COST_PER_SAMPLE: (1e6, "cost /M samples"), COST_PER_ANSWER: (1e3, "cost /1000 answers")}
 """Costs of one that people read better of many."""
 _STEP = case_columns("step")
@@ -112,7 +112,7 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
         yield f"in the order of the expected {title}{at}{apart}"
     if missing:
         yield (
-            f"does not fit on {_few(missing)}: last, the least shortage of memory first, without rates and costs;"
+            f"does not fit on {few(missing)}: last, the least shortage of memory first, without rates and costs;"
             " expected and bound are those of a larger memory"
         )
     yield from total_notes(row.total for row in rows if row.total is not None)
@@ -120,7 +120,7 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
     if waiting:
         names = dict.fromkeys(row.step.device or "" for row in waiting)
         yield (
-            f"host-bound, so that the card hardly matters: {_few(list(names))}; --cuda-graph and --compile tell what"
+            f"host-bound, so that the card hardly matters: {few(list(names))}; --cuda-graph and --compile tell what"
             " less work for the host gives"
         )
     yield from number_notes(row.total for row in rows)
@@ -130,20 +130,16 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
     bounded = list(dict.fromkeys(row.step.device or "" for row in rows if row.time == "bound"))
     if bounded:
         yield (
-            f"no time can be expected of {_few(bounded)}, since it is known of single GPUs only: last, by what the"
+            f"no time can be expected of {few(bounded)}, since it is known of single GPUs only: last, by what the"
             " bound allows (<=, >=)"
         )
     if any(row.room is not None and row.room.largest for row in rows):
         yield "fits: no, <= the largest batch that does, about (estimate --largest-batch finds it exactly)"
     for message, failed in grouped_by(compared.failed, _reason).items():
         devices = dict.fromkeys(failure.case.device or "" for failure in failed)
-        yield f"not ranked: {_few(list(devices))}: {message}"
+        yield f"not ranked: {few(list(devices))}: {message}"
 
 
 def _reason(failure: Failure) -> str:
     """What a device lacks, without what it has; of anything else the whole message."""
     return failure.message.partition(":")[0] if failure.kind == "unsupported" else failure.message
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")

@@ -28,9 +28,9 @@ from rooflens.report.columns import (
     recomputation_notes,
     surplus_notes,
     total_notes,
-    waiting_notes,
 )
 from rooflens.report.executed_work import by_family, by_module
+from rooflens.report.expected_notes import waiting_notes
 from rooflens.report.memory_steps import memory_steps
 from rooflens.report.memory_table import memory
 from rooflens.report.module_tables import module_tree
