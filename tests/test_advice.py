@@ -20,7 +20,7 @@ from rooflens.records import Case, Device, Record, Timing, Work
 from rooflens.records.kv_cache import CachePart, KvCache
 from rooflens.results import Evidence, RecordSet, join
 from rooflens.runs.options import Options
-from rooflens.runs.run import Request
+from rooflens.runs.run import Request, is_evidence
 
 CARD = a_card("round")
 
@@ -64,7 +64,9 @@ def test_changes_of_training_and_of_decoding() -> None:
     assert "CUDA graph" not in names(replace(training, options=Options(checkpoint=True)), step_of("matmul"))
     decoding = Request(model="net", batch=8, dtype="bf16", mode="decode")
     changes = changes_of(decoding, step_of("matmul", precision="bf16", mode="decode"), CARD)
-    assert [change.name for change in changes][-3:] == ["CUDA graph", "int8 weights", "int4 weights"]
+    assert [change.name for change in changes][-4:] == ["static cache", "CUDA graph", "int8 weights", "int4 weights"]
+    static = replace(decoding, options=Options(kv_cache="static"))
+    assert "static cache" not in names(static, step_of("matmul", precision="bf16", mode="decode"))
     eight_bits = replace(CARD, ceilings=(*CARD.ceilings, replace(CARD.ceilings[0], resource="matmul.fp8")))
     assert "fp8 weights" in names(decoding, step_of("matmul", precision="bf16", mode="decode"), eight_bits)
     (graph,) = (change for change in changes if change.name == "CUDA graph")
@@ -189,8 +191,43 @@ def test_a_measured_step_of_a_file(tmp_path: Path) -> None:
     assert "--dtype is an option of a model" in done.output
 
 
+def test_the_time_of_a_profile_is_told_and_not_used(tmp_path: Path) -> None:
+    # Busy for 25 us of 100: the step is not said to take either.
+    estimate = rl.estimate("alexnet", batch=4, device="h100-sxm", dtype="bf16", channels_last=True, compile=True)
+    busy, span = (Timing(samples=(seconds,), origin="profiler") for seconds in (25e-6, 100e-6))
+    whole = Record(case=estimate.cases[0], source="profile", scope="model", busy=busy, span=span)
+    path = RecordSet([whole], devices=estimate.devices).save(tmp_path / "profile.jsonl")
+    (found,) = rl.advise(path)
+    assert (found.measured, found.base.seconds) == (None, estimate.total().predicted_seconds)
+    shown = " ".join(rl.table((found,), width=80).split())
+    assert "busy for 25.00 us (75.0 % of 100.0 us idle): that is not the step's time and is not used" in shown
+
+
+def test_a_trace_that_does_not_tell_its_step_says_how_to(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {"device": 0}}
+    trace.write_text(json.dumps({"deviceProperties": [{"id": 0, "name": "NVIDIA H200"}], "traceEvents": [kernel]}))
+    said = r"is of h200-sxm-141gb and does not tell which step ran; .* rooflens read .* --model NAME -b BATCH"
+    for path in (trace, rl.read(trace).save(tmp_path / "saved.jsonl")):
+        with pytest.raises(InvalidValue, match=said):
+            rl.advise(path)
+    done = CliRunner().invoke(cli, ["advise", str(trace)])
+    assert "does not tell which step ran" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("model", "observed"),
+    [
+        ("run.jsonl", True), (Path("trace.JSON.gz"), True), ("report.csv", True), ("resnet18", False),
+        ("hf:mine/config.json", False), ("config.json", False), ("net.onnx", False), ("net.py:make", False),
+    ],
+)  # fmt: skip
+def test_files_of_what_was_observed_are_no_models(model: str | Path, observed: bool) -> None:
+    assert is_evidence(model) is observed
+
+
 def test_what_no_advice_can_be_given_on() -> None:
-    with pytest.raises(InvalidValue, match="none is named; give one"):
+    with pytest.raises(InvalidValue, match="none is named; give one: --device h200, in Python device='h200'"):
         rl.advise("resnet18")
     for device in ("xeon-platinum-8480", "2x l4"):  # told before the model is built, which would tell its name
         with pytest.raises(Incomparable, match=rf"expected on '{device}', .* known for single GPUs"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,10 @@ from rooflens.machine import PLACES, find, find_all, listed
 from rooflens.notebook import Listed
 from rooflens.progress import Progress
 from rooflens.records import Device
-from rooflens.results import Evidence, join
+from rooflens.results import Evidence, Measured, join
 from rooflens.running.advising import advised, check_expected
 from rooflens.running.estimating import check_limit
-from rooflens.runs.run import Request, Run, is_graph, is_own_file, several
+from rooflens.runs.run import Request, Run, is_evidence, is_graph, is_own_file, several
 
 if TYPE_CHECKING:
     import torch
@@ -105,7 +106,8 @@ def advise(
     compiling, fused attention, CUDA graphs, a fused optimizer, weights or a cache in fewer bits, a larger batch.
 
     Args:
-        model: as of :func:`estimate`; or a record file with measured steps, whose times are then those to improve.
+        model: as of :func:`estimate`; or a record file with measured steps, whose times are then those to improve; the
+            time of a profile is told and not used, since a profiler slows the host.
         device: name, device file or device; of a file it picks the steps, as `batch` does.
         batch: one or several.
         limit: seconds for each estimate of a model in a file of your own.
@@ -120,22 +122,32 @@ def advise(
         (others): as of :func:`estimate`.
     """
     check_limit(limit)
-    if isinstance(model, str | Path) and Path(model).suffix == ".jsonl":
+    if is_evidence(model):
         if options:
-            raise InvalidValue(f"{min(options)} is an option of a model, and {str(model)!r} is a record file")
+            raise InvalidValue(f"{min(options)} is an option of a model, and {str(model)!r} is a file of what ran")
         asked = list(_in_file(Path(model), device, batch))
     else:
         if device is None:
-            raise InvalidValue("advice is about a model on a device, and none is named; give one, like device='h200'")
+            raise InvalidValue(
+                "advice is about a model on a device, and none is named; give one: --device h200, in Python"
+                " device='h200'"
+            )
         target = _target(device)
         arguments = {"model": str(model) if isinstance(model, Path) else model, **options}
         requests = (Request.each_of({**arguments, "batch": size}) for size in several(batch))
         asked = [(request, target, None) for each in requests for request in each]
     for _, target, _ in asked:
         check_expected(target)
-    return Listed(
-        advised(request, target, measured, limit=limit, progress=progress) for request, target, measured in asked
-    )
+    return Listed(_advised(*each, limit=limit, progress=progress) for each in asked)
+
+
+def _advised(
+    request: Request, target: Device, measured: Measured | None, *, limit: float, progress: Progress | None
+) -> Advice:
+    """Return advice from the time of a whole step; what was timed piece by piece is told, and not used as its time."""
+    whole = None if measured is None or measured.pieces else measured.seconds
+    advice = advised(request, target, whole, limit=limit, progress=progress)
+    return replace(advice, profile=measured if whole is None else None)
 
 
 def _target(device: str | Device) -> Device:
@@ -154,9 +166,11 @@ def _target(device: str | Device) -> Device:
 
 def _in_file(
     path: Path, device: str | Device | None, batch: int | Sequence[int] | None
-) -> Iterator[tuple[Request, Device, float | None]]:
+) -> Iterator[tuple[Request, Device, Measured | None]]:
     """Yield the steps of a file on devices that are known, with their measured times."""
-    found = [item for item in join(read(path)) if item.device is not None and item.case.batch in _batches(item, batch)]
+    items = join(read(path))
+    _check_named(items, path)
+    found = [item for item in items if item.device is not None and item.case.batch in _batches(item, batch)]
     if device is not None:
         name = _target(device).name
         found = [item for item in found if item.case.device == name]
@@ -166,9 +180,18 @@ def _in_file(
         raise InvalidValue(f"a step on a known device is wanted, and {str(path)!r} {what}: name a batch, or a device")
     for item in timed:
         assert item.device is not None
-        measured = item.measured()
-        request = Request.of_run(Run.of(item.case))
-        yield request, item.device, None if measured is None or measured.pieces else measured.seconds
+        yield Request.of_run(Run.of(item.case)), item.device, item.measured()
+
+
+def _check_named(items: Sequence[Evidence], path: Path) -> None:
+    """Raise InvalidValue if a file of another tool tells of no step which one it is."""
+    if items and all(item.unnamed for item in items):
+        devices = " and ".join(dict.fromkeys(item.case.device or "a device without a name" for item in items))
+        raise InvalidValue(
+            f"{str(path)!r} is of {devices} and does not tell which step ran; say it, and advise on named.jsonl:"
+            f" rooflens read {str(path)!r} --model NAME -b BATCH --mode MODE --dtype DTYPE -o named.jsonl (of a"
+            " language model --seq-len too)"
+        )
 
 
 def _batches(item: Evidence, batch: int | Sequence[int] | None) -> tuple[int | None, ...]:

@@ -22,6 +22,7 @@ from rooflens.cli.options import (
     progress_bar,
     run_options,
 )
+from rooflens.runs.run import is_evidence
 
 if TYPE_CHECKING:
     from rooflens.report.render import Format
@@ -53,16 +54,16 @@ def advise(context: click.Context, /, model: str, format_: Format, outputs: tupl
     """Tell what would make a step faster on a single GPU, by how much, and what that costs.
 
     MODEL is that of 'rooflens estimate', or a record file: of a measured step the time is taken as it is, and changes
-    in proportion. Each change that applies is estimated alone, then the best of them together: lower precision,
-    channels last, compiling, fused attention, CUDA graphs, a fused optimizer, weights or a cache in fewer bits, a
-    larger batch.
+    in proportion; that of a profile is told and not used. Each change that applies is estimated alone, then the best
+    of them together: lower precision, channels last, compiling, fused attention, CUDA graphs, a static cache, a fused
+    optimizer, weights or a cache in fewer bits, a larger batch.
     """
     check_outputs(outputs)
-    if model.lower().endswith(".jsonl"):
+    if is_evidence(model):
         given = [name for name in options if context.get_parameter_source(name) in _GIVEN and name not in _OF_FILES]
         if given:
             flag = "--" + given[0].replace("_", "-")
-            raise click.UsageError(f"{flag} is an option of a model, and {model!r} is a record file")
+            raise click.UsageError(f"{flag} is an option of a model, and {model!r} is a file of what ran")
         options = {name: options[name] for name in _OF_FILES}
     with progress_bar() as tell:
         advice = rl.advise(model, progress=tell, **options)

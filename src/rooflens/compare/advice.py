@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rooflens.compare.changes import Change
 from rooflens.compare.doubts import Doubtful
 from rooflens.records import Case
-from rooflens.results import Evidence, Room
+from rooflens.results import Evidence, Measured, Room
 from rooflens.results.quantities import ratio
 
 WORTH = 1.02
@@ -88,6 +88,7 @@ class Advice(Doubtful):
         steps: after each change alone, the largest gain first.
         together: after the best changes together, with the batch as it is, and then with a larger one.
         unknown: changes whose time nobody knows, with the reason.
+        profile: what was timed piece by piece, which is not the time of the step.
     """
 
     case: Case
@@ -96,6 +97,7 @@ class Advice(Doubtful):
     steps: tuple[AdvisedStep, ...]
     together: tuple[AdvisedStep, ...]
     unknown: tuple[tuple[str, str], ...]
+    profile: Measured | None = None
 
 
 def candidates(base: AdvisedStep, steps: Sequence[AdvisedStep]) -> tuple[Change, ...]:

@@ -132,6 +132,14 @@ def _launches(request: Request, evidence: Evidence) -> Iterator[Change]:
             )
     if not options.cuda_graph and not options.checkpoint:
         cached = request.mode in GENERATING[1:] and options.kv_cache == "dynamic"
+        if cached:
+            yield Change(
+                name="static cache",
+                asked="--kv-cache static",
+                part="launches",  # a graph has one too
+                options={"kv_cache": "static"},
+                costs="a cache of one length, which attention reads as a whole; no step copies it to make it longer",
+            )
         yield Change(
             name="CUDA graph",
             asked="--cuda-graph" + (" --kv-cache static" if cached else ""),

@@ -8,7 +8,8 @@ from dataclasses import replace
 from rooflens.compare.advice import WORTH, Advice, AdvisedStep
 from rooflens.report.columns import CASE, misfits, total_notes
 from rooflens.report.expected_notes import waits_for
-from rooflens.report.table import Column, Entry, Table, build
+from rooflens.report.table import Column, Entry, Table, build, percent
+from rooflens.results import Measured
 from rooflens.results.quantities import MEMORY
 from rooflens.units import show, show_range
 
@@ -52,6 +53,8 @@ def _notes(advice: Advice) -> Iterator[str]:
         yield "step: expected time; per sample: times as fast as it is, of samples or tokens"
     else:
         yield "step: as measured, then in proportion to the expected times; per sample: times as fast as it is"
+    if advice.profile is not None:
+        yield _not_used(advice.profile)
     for step in advice.together:
         names = ", ".join(change.name for change in step.changes)
         yield f"{step.name}: {names}, predicted as one step and not multiplied ({_asked(step)})"
@@ -65,6 +68,16 @@ def _notes(advice: Advice) -> Iterator[str]:
         yield f"unknown: {name}: {reason}"
     totals = (step.evidence.total() for step in (advice.base, *advice.steps))
     yield from total_notes(total for total in totals if total is not None)
+
+
+def _not_used(profile: Measured) -> str:
+    """Why the time of a profile is not that of the step."""
+    pieces = f"the file holds times of pieces, {show(profile.seconds, 's')} together"
+    if profile.span is not None and profile.idle is not None:
+        idle = f"{percent(profile.idle)} of {show(profile.span, 's')} idle"
+        busy = f"the device was busy for {show(profile.seconds, 's')} ({idle})"
+        pieces = f"under the profiler, which slows the host, {busy}"
+    return f"{pieces}: that is not the step's time and is not used; measure the step, and advise on its record file"
 
 
 def _freed(base: AdvisedStep, step: AdvisedStep) -> str:

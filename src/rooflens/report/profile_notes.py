@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rooflens.records import AS_IS
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.table import percent
 from rooflens.results import Evidence
@@ -37,11 +36,5 @@ def profile_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
         if reached is not None:
             over = percent(reached * measured.seconds / measured.span)
             yield f"{whose}efficiency: bound over the time in which the device was busy; over its span it is {over}"
-    if any(is_unnamed(item) for item in evidence):
+    if any(item.unnamed for item in evidence):
         yield _UNNAMED
-
-
-def is_unnamed(item: Evidence) -> bool:
-    """True if a profile is of a step of which neither its file nor its reader told batch and dtype."""
-    timed = None if item.time is None else item.time.sources
-    return timed == ("profile",) and item.case.batch is None and item.case.dtype == AS_IS

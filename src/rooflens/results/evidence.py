@@ -9,7 +9,18 @@ from weakref import WeakKeyDictionary
 
 from rooflens.devices.reserves import needed, one_of, reserves
 from rooflens.predict import KnownTimes, way_of
-from rooflens.records import EVERY_PHASE, WITH_THE_BATCH, Case, Device, Failure, Phase, Record, Timing, in_sequence
+from rooflens.records import (
+    AS_IS,
+    EVERY_PHASE,
+    WITH_THE_BATCH,
+    Case,
+    Device,
+    Failure,
+    Phase,
+    Record,
+    Timing,
+    in_sequence,
+)
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.recorded_shapes import mismatch
 from rooflens.results.recordset import RecordSet
@@ -128,6 +139,12 @@ class Evidence:
     def parts(self) -> tuple[Phase | None, ...]:
         """What tables have a row for: each phase where there are several, and the whole step (None)."""
         return (*self.phases, None) if len(self.phases) > 1 else (None,)
+
+    @property
+    def unnamed(self) -> bool:
+        """True if neither a file of another tool nor its reader told which step ran: batch and dtype are unknown."""
+        from_tool = self.sources in (("profile",), ("counters",))
+        return from_tool and self.case.batch is None and self.case.dtype == AS_IS
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from rooflens.errors import InvalidValue, checked
@@ -14,6 +15,10 @@ from rooflens.runs.dtype_names import dtype_hint, dtype_named
 from rooflens.runs.options import ANSWERING, SWEPT, Options
 
 _WORDS: Mapping[str, tuple[str, ...]] = {"dtype": (*DTYPES, AS_IS), "mode": MODES}
+
+
+_OBSERVED = (".jsonl", ".json", ".json.gz", ".jsonl.gz", ".csv", ".csv.gz", ".sqlite", ".ncu-rep")
+"""How files of what was observed end."""
 
 
 def check_word(what: str, value: object) -> None:
@@ -209,6 +214,12 @@ def is_own_file(model: object) -> TypeGuard[str]:
 def is_graph(model: object) -> TypeGuard[str]:
     """True if a model is named by an ONNX file."""
     return isinstance(model, str) and model.lower().endswith(".onnx")
+
+
+def is_evidence(model: object) -> TypeGuard[str | Path]:
+    """True if a path names a file of what was observed: records, or a file of another tool."""
+    name = str(model).lower() if isinstance(model, str | Path) else ""
+    return name.endswith(_OBSERVED) and not (name.startswith("hf:") or name.endswith("config.json"))
 
 
 def recorded_name(model: str, *, below_here: bool = True) -> str:
