@@ -377,7 +377,12 @@ class TestNamesOfBars:
         chart = replace(PLOT, series=(Series(name="a", colour="#332288", path=((1.0, 1e-3), (1e3, 0.5)), dots=dots),))
         # The line ends at three quarters of the width: 83 of 400 points beside it are more than 8 sizes, 33 are less.
         assert [label.text for label in chart_labels(chart, 400, 300, 8, len)] == [name]
-        (beside,) = chart_labels(chart, 400, 300, 8, lambda text: 5.0 * len(text))
-        assert (beside.text, beside.left > 300) == ("timm:vi…h16_224", True)  # 15 letters of 5 points
+        several = replace(chart, series=chart.series * 4)
+        cut = chart_labels(several, 400, 300, 8, lambda text: 5.0 * len(text))
+        assert {(label.text, label.left > 300) for label in cut} == {
+            ("timm:vi…h16_224", True)
+        }  # 15 letters of 5 points
+        (whole,) = chart_labels(chart, 400, 300, 8, lambda text: 5.0 * len(text))
+        assert (whole.text, whole.left < 300) == (name, True)  # one of few stands around its end
         (around,) = chart_labels(chart, 200, 300, 8, lambda text: 5.0 * len(text))
         assert (around.text, around.left < 150) == (name, True)

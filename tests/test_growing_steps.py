@@ -128,6 +128,16 @@ def spent(chart: Bars) -> dict[str, dict[str, float]]:
     return {bar.label: {part.group: part.value for part in bar.parts} for bar in chart.bars}
 
 
+def test_what_does_not_fit_is_crossed_out(tmp_path: Path) -> None:
+    # 1 GB of weights and 128 GB of cache on a card of 80 GB; batch 1 needs 3 GB.
+    figure = rl.roofline(grown(step(1, 2000), step(64, 2000)))
+    assert [mark.batch for mark in figure.marks if mark.too_large] == [64]
+    (row,) = (row for row, _ in arrange(figure).legend if row.kind == "misfit")
+    assert row.text.text == "does not fit, see note"
+    assert '"symbol":"x-thin"' in figure.save(tmp_path / "a.html").read_text()
+    assert not any(row.kind == "misfit" for row, _ in arrange(rl.roofline(grown(step(1, 100), step(2, 100)))).legend)
+
+
 def test_time_by_cause() -> None:
     picture = rl.chart("time-by-cause", grown(step(1, 1000), step(64, 1000)))
     assert isinstance(picture.chart, Bars)

@@ -16,7 +16,7 @@ from rooflens.report.figures.label_places import Box, Segment, Spot, along_flat,
 _LETTER, _HIGH = 0.61, 1.25
 """Width of an average letter and height of a line, in sizes of type."""
 _GAP, _RADIUS, _AWAY, _BAR = 1.0, 4.5, 12.0, 1.5
-_MOST, _MOST_DOTS = 40, 4
+_MOST, _MOST_DOTS, _FEW = 40, 4, 3
 _COLUMN = 8.0
 """Width of the narrowest column of names, in sizes of type."""
 
@@ -53,7 +53,8 @@ def chart_labels(
     ]
     left = max((x + radius for (x, _), radius, _ in ends), default=0.0) + _AWAY
     named = marks
-    if ends and width - left < _COLUMN * size:  # no room beside the lines: names stand around their ends
+    few_are_cut = 0 < len(ends) <= _FEW and any(wide(name) > width - left for *_, name in ends)
+    if ends and (few_are_cut or width - left < _COLUMN * size):  # no room beside the lines: around their ends
         named, ends = ends, []
     roofs = [(series, line) for series in chart.series if series.tip for line in _lines(series, at)]
     walls = [line for _, line in roofs]

@@ -10,7 +10,7 @@ from rooflens.report.charts.svg import corners
 from rooflens.report.escape import printable
 from rooflens.report.figures.labels import LegendRow
 from rooflens.report.figures.page_layout import Page, TextBox
-from rooflens.report.figures.palette import FLAG, GREY, SIGN
+from rooflens.report.figures.palette import FLAG, GREY, INK, SIGN
 
 _LINES = {"tie": "stroke-width='.9'", "pair": "stroke-width='1.4'", "trail": "stroke-width='1' stroke-dasharray='4 2'"}
 _RADIUS = 5.0
@@ -49,6 +49,8 @@ def _sign(row: LegendRow) -> str:
         )
     if row.kind == "rug":
         return _swatch(f"<rect x='9' y='1' width='8' height='12' fill='{SIGN}'/>")
+    if row.kind == "misfit":
+        return _swatch(f"<path d='M8,2L18,12M18,2L8,12' stroke='{INK}' stroke-width='1.4'/>")
     if row.kind in ("whole", "flag"):
         return _swatch(f"<circle cx='13' cy='7' r='5.5' stroke='{FLAG if row.kind == 'flag' else GREY}'/>")
     radius = row.diameter * 2 / 3 if row.kind == "size" else _RADIUS

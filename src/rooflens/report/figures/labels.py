@@ -164,7 +164,7 @@ def footnotes(figure: RooflineData, most: int) -> list[str]:
     return notes
 
 
-_Kind = Literal["heading", "group", "source", "size", "whole", "tie", "pair", "trail", "band", "flag", "rug"]
+_Kind = Literal["heading", "group", "source", "size", "whole", "tie", "pair", "trail", "band", "flag", "misfit", "rug"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +200,7 @@ def legend(figure: RooflineData, colours: Mapping[str, str]) -> list[LegendRow]:
         ("trail", figure.trails, f"the same step as {growing} grows"),
         ("band", figure.whiskers, "expected, 8 of 10 times within"),
         ("flag", any(mark.above_roof for mark in figure.marks), "faster than its roof, see note"),
+        ("misfit", any(mark.too_large for mark in figure.marks), "does not fit, see note"),
         ("rug", figure.rug, "no FLOP: share of the time"),
     )
     return rows + [LegendRow(kind, TextLine(text)) for kind, is_there, text in signs if is_there]

@@ -67,6 +67,7 @@ class CaseDevice:
         number: its place among the devices drawn, None where it is not drawn.
         own: True if the times of the case are of this device; an estimate for any device stands under each.
         first: True for the first of the devices of the case.
+        too_large: the case does not fit into its memory.
     """
 
     records: RecordSet
@@ -74,6 +75,7 @@ class CaseDevice:
     number: int | None
     own: bool
     first: bool
+    too_large: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ def _devices_of_case(item: Evidence, work: RecordSet, devices: Sequence[Device])
             own=len(under) == 1
             and (item.case.device is None or (device is not None and device.name == item.case.device)),
             first=nth == 0,
+            too_large=item.room is not None and item.room.fits is False,
         )
         for nth, device in enumerate(under)
     ]
@@ -318,6 +321,7 @@ def _mark(piece: Piece, work: Work, time: PieceTime, under: CaseDevice, level: s
         label=label,
         hover=(*hover, *(["above its roof"] if above else [])),
         above_roof=above,
+        too_large=under.too_large and not observed,
         whole=piece.whole,
         level=level,
         batch=piece.case.batch,

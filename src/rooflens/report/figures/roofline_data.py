@@ -60,6 +60,7 @@ class Mark:
         source: estimate, measure, counters or profile; told by the symbol, as is the level where there are several.
         device: index into `RooflineData.devices`, None where the device is unknown or not drawn.
         above_roof: quicker than the units and this level of its device allow.
+        too_large: its case does not fit into the memory of its device; it is crossed out.
         whole: a whole case beside its own parts; drawn hollow, and its area means nothing.
         batch: that of its case.
     """
@@ -73,6 +74,7 @@ class Mark:
     label: str
     hover: tuple[str, ...]
     above_roof: bool = False
+    too_large: bool = False
     whole: bool = False
     level: str = "dram"
     batch: int | None = None

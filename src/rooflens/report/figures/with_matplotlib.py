@@ -147,6 +147,9 @@ def _marks(plane: Axes, page: Page) -> None:
             alpha=0.9,
             zorder=_MARKS,
         )
+        if mark.too_large:  # large ones are drawn first, and none hides that one does not fit
+            cross: dict[str, Any] = {"color": INK, "linewidth": 1.2, "zorder": _TEXT}
+            plane.scatter(mark.x, mark.y, s=(drawn.diameter + 1) ** 2, marker="x", **cross)
         if mark.above_roof:
             ring = (drawn.diameter + 7) ** 2
             plane.scatter(mark.x, mark.y, s=ring, facecolor="none", edgecolor=FLAG, linewidth=1.6, zorder=_MARKS)
@@ -189,6 +192,8 @@ def _legend_row(paper: Axes, row: LegendRow, box: Box) -> None:
         case "whole" | "flag":
             size, colour = (45, GREY) if row.kind == "whole" else (60, FLAG)
             paper.scatter(x, y, s=size, facecolor="none", edgecolor=colour, linewidth=1.6, **marker)
+        case "misfit":
+            paper.scatter(x, y, s=60, marker="x", color=INK, linewidth=1.2)
         case "tie" | "pair":
             paper.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=1.0 if row.kind == "pair" else 0.7)
         case "trail":

@@ -58,6 +58,8 @@ _SIZES = {
     "triangle-down": math.sqrt(math.pi / 1.73),
     "cross": math.sqrt(math.pi / 3.2),
 }
+_CROSS = {"symbol": "x-thin", "line": {"color": INK, "width": 1.6}}
+"""Over what does not fit into the memory of its device."""
 _TRAIL = {"width": 0.9, "dash": "4px,2px"}
 _RUG_AXES = {"xaxis": "x2", "yaxis": "y2"}
 
@@ -246,6 +248,11 @@ def _groups(page: Page) -> Iterator[dict[str, Any]]:
             by_symbol.setdefault(drawn.symbol, []).append(drawn)
         for symbol, same in by_symbol.items():
             yield _marks(same, symbol, group)
+        crossed = [drawn for drawn in marks if drawn.mark.too_large]
+        if crossed:
+            sizes = [(drawn.diameter + 1) * PX for drawn in crossed]
+            points = [(drawn.mark.x, drawn.mark.y) for drawn in crossed]
+            yield _trace("markers", points, legendgroup=group, marker=_CROSS | {"size": sizes})
         ringed = [drawn for drawn in marks if drawn.mark.above_roof]
         if ringed:
             sizes = [(drawn.diameter + 7) * PX for drawn in ringed]
@@ -315,6 +322,7 @@ def _signs(page: Page) -> Iterator[dict[str, Any]]:
         "band": {"marker": {"symbol": "line-ns-open", "size": 10, "color": SIGN, "line": {"width": 5}}},
         "whole": {"marker": open_circle | {"size": 9, "color": GREY}},
         "flag": {"marker": open_circle | {"size": 12, "color": FLAG}},
+        "misfit": {"marker": _CROSS | {"size": 10}},
         "rug": {"marker": {"symbol": "square", "size": 10, "color": SIGN}},
     }
     for row, _ in page.legend:

@@ -15,7 +15,9 @@ from rooflens.report.study.cases import CaseLooks, common_note, naming
 from rooflens.report.study.content import FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 
-_MOST_NAMED, _NAMES = 3, 0.4
+_MOST_NAMED = 3
+_LETTERS, _LEAST_NAMES, _MOST_NAMES = 58, 0.15, 0.45
+"""Letters across a plane, and the least and the most of it that names at the right take."""
 MOST_LINES = 40
 """Sweeps that are drawn: those of the highest throughput."""
 SAMPLES = "samples per second"
@@ -57,7 +59,10 @@ def against_batch(known: Sequence[Sweep], order: Sequence[str] = ()) -> Plot:
     return Plot(
         key="throughput-batch",
         title="Throughput against batch",
-        x=_batches([float(batch) for sweep in shown for batch, _ in sweep.rates]),
+        x=_batches(
+            [float(batch) for sweep in shown for batch, _ in sweep.rates],
+            max(len(dot.label) for its in series for dot in (*its.dots, Dot(1, 1))),
+        ),
         y=Axis.around(label, [*ends, *(y for its in series for _, y in its.path)]),
         series=tuple(series),
         notes=tuple(notes),
@@ -124,10 +129,11 @@ def _said(sweep: Sweep, batch: int) -> Iterator[str]:
         yield "does not fit into the memory"
 
 
-def _batches(batches: list[float]) -> Axis:
-    """Return an axis with room for names at the right ends of lines."""
+def _batches(batches: list[float], letters: int) -> Axis:
+    """Return an axis with room for names of so many letters at the right ends of lines."""
     around = Axis.around("batch", batches, margin=1.2)
-    return replace(around, high=around.high * (around.high / around.low) ** _NAMES)
+    share = min(_MOST_NAMES, max(_LEAST_NAMES, (letters + 3) / _LETTERS))
+    return replace(around, high=around.high * (around.high / around.low) ** (share / (1 - share)))
 
 
 def devices(view: StudyView) -> Section | None:
