@@ -16,7 +16,7 @@ from tests.report_samples import TINY, studied
 from tests.table_samples import both, demo, hostile, trained
 
 import rooflens as rl
-from rooflens.errors import MissingDependency
+from rooflens.errors import InvalidValue, MissingDependency
 from rooflens.notebook import Displayed, Listed
 from rooflens.records import Case, Record, Timing, Work
 from rooflens.report.html_tables import ROWS, as_html
@@ -186,11 +186,34 @@ def test_frames_of_pandas_keep_whole_numbers() -> None:
     assert RecordSet([]).to_pandas().empty
 
 
+def test_frames_of_modules_have_leaves_that_add_up() -> None:
+    estimate = rl.estimate("alexnet", batch=[1, 2], device="t4")
+    frame = estimate.to_polars(by="module", depth=1)
+    for (batch,), rows in frame.group_by("batch"):
+        whole = estimate.where(batch=batch)
+        leaves = rows.filter(rows["leaf"])
+        assert leaves["seconds"].sum() == pytest.approx(whole.total().seconds)
+        assert leaves["flops"].sum() == whole.total().flops
+        assert leaves["parameters"].sum() == 61_100_840
+        assert leaves["predicted_seconds"].null_count() == 0
+        assert rows["seconds"].sum() > 1.5 * leaves["seconds"].sum(), "modules hold those below them"
+    families = estimate.to_polars(by="family").filter(estimate.to_polars(by="family")["batch"] == 1)
+    assert families["seconds"].sum() == pytest.approx(estimate.where(batch=1).total().seconds)
+    with pytest.raises(InvalidValue, match="hold no kernels"):
+        estimate.to_polars(by="kernel")
+
+
+def test_frames_of_pandas_tell_units() -> None:
+    pytest.importorskip("pandas", reason="no pandas here: it comes with the extra 'pandas'")
+    frame = both().to_pandas(by="op")
+    assert frame.attrs["units"]["seconds"] == "s"
+    assert frame.attrs["units"]["dram_bytes"] == "B"
+
+
 def test_without_pandas_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(
-        MissingDependency, match=r"a data frame of pandas needs pandas: pip install 'rooflens\[pandas\]'"
-    ):
+    remedy = r"pip install 'rooflens\[pandas\]' \(in a clone: pip install '\.\[pandas\]'\)"
+    with pytest.raises(MissingDependency, match=f"a data frame of pandas needs pandas: {remedy}"):
         both().to_pandas()
 
 

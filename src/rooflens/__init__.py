@@ -97,6 +97,14 @@ def _in_notebook(value: object) -> str | None:
     return html(value)
 
 
+def _frame_rows(records: object, by: str, depth: int | None) -> tuple[list[dict[str, object]], dict[str, str]]:
+    """Return the rows of a table for a data frame, and units by column; what makes tables is loaded when asked for."""
+    rows: tuple[list[dict[str, object]], dict[str, str]] = import_module("rooflens.report.asked_tables").frame_rows(
+        records, by, depth
+    )
+    return rows
+
+
 class _Package(ModuleType):
     """Keeps a public function in its place when a subpackage of the same name is imported.
 

@@ -137,11 +137,16 @@ class AmbiguousDevice(UnknownDevice):
         )
 
 
+def installing(extra: str) -> str:
+    """Return how to get an extra, of a release and in a clone."""
+    return f"pip install 'rooflens[{extra}]' (in a clone: pip install '.[{extra}]')"
+
+
 class MissingDependency(RooflensError, ImportError):
     """An optional package is not installed; the message says how to get it."""
 
     def __init__(self, purpose: str, package: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs {package}: pip install 'rooflens[{extra}]'")
+        super().__init__(f"{purpose} needs {package}: {installing(extra)}")
 
 
 class MissingCeiling(RooflensError):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from rooflens.errors import InvalidValue
 from rooflens.report.arranged import IN_ORDER, TableView, arranged, column_number
-from rooflens.report.columns import PROFILED_TIME
+from rooflens.report.columns import CASE, PROFILED_TIME
+from rooflens.report.figures.case_pieces import PieceKind
 from rooflens.report.module_tables import LAYER_COLUMNS, at_depth, layer_table
 from rooflens.report.part_tables import PART_COLUMNS, SHOWN, part_table
 from rooflens.report.summary import SUMMARY_COLUMNS, summary, whole_steps
-from rooflens.report.table import Table
+from rooflens.report.table import COUNT, Table, Value
+from rooflens.report.text_formats import json_rows
 from rooflens.results import Evidence, RecordSet, join
 
 _NO_KERNELS = (
@@ -57,6 +60,32 @@ def asked_tables(records: RecordSet, view: TableView, *, together: bool = False)
     if not tables:
         raise InvalidValue(_NO_KERNELS if view.by == "kernel" else _NO_PARTS.format(view.by))
     return [arranged(table, replace(view, top=limit)) for table in tables]
+
+
+def frame_rows(
+    records: RecordSet, by: PieceKind, depth: int | None = None
+) -> tuple[list[dict[str, Value]], dict[str, str]]:
+    """Return the rows of the table by some pieces, with every column in base units, and the units that it has.
+
+    Of modules each row holds those below it, too; `leaf` marks the rows that have none, whose numbers add up.
+
+    Raises:
+        InvalidValue: the records have no such pieces.
+    """
+    (table,) = asked_tables(records, TableView(by=by, depth=depth), together=True)
+    rows = json_rows(table)
+    if by == "module":
+        for row, below in zip_longest(rows, rows[1:]):
+            same = below is not None and all(row[key] == below[key] for key in _CASE_KEYS)
+            row["leaf"] = not (same and _depth(below) > _depth(row))
+    return rows, {column.key: column.unit for column in table.columns if column.unit not in ("", COUNT)}
+
+
+_CASE_KEYS = tuple(column.key for column in CASE)
+
+
+def _depth(row: Mapping[str, Value]) -> int:
+    return int(row["depth"] or 0)
 
 
 def _by_pieces(items: Sequence[Evidence], view: TableView) -> Table:

@@ -1,10 +1,10 @@
-"""Records as data frames: one row per record, with the case spread over columns."""
+"""Data frames: of records, one row each with the case spread over columns, or of the rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+import rooflens
 from rooflens.errors import MissingDependency
 from rooflens.records import Record
 
@@ -13,22 +13,36 @@ if TYPE_CHECKING:
     import polars
 
 
-def of_polars(records: Iterable[Record]) -> polars.DataFrame:
+class _Held(Protocol):
+    """What has records."""
+
+    @property
+    def records(self) -> tuple[Record, ...]: ...
+
+
+def of_polars(held: _Held, by: str | None, depth: int | None) -> polars.DataFrame:
     """Return the frame of polars."""
     import polars
 
-    return polars.DataFrame([_row(record) for record in records], infer_schema_length=None)
+    return polars.DataFrame(_rows(held, by, depth)[0], infer_schema_length=None)
 
 
-def of_pandas(records: Iterable[Record]) -> pandas.DataFrame:
-    """Return the frame of pandas; MissingDependency if it is not installed."""
+def of_pandas(held: _Held, by: str | None, depth: int | None) -> pandas.DataFrame:
+    """Return the frame of pandas, with units in its `attrs`; MissingDependency if it is not installed."""
     try:
         import pandas
     except ImportError as error:
         raise MissingDependency("a data frame of pandas", "pandas", "pandas") from error
-    rows = [_row(record) for record in records]
+    rows, units = _rows(held, by, depth)
     # Column by column, since a column of counts with a gap would become one of floats.
-    return pandas.DataFrame({name: pandas.array([row[name] for row in rows]) for name in (rows or [{}])[0]})
+    frame = pandas.DataFrame({name: pandas.array([row[name] for row in rows]) for name in (rows or [{}])[0]})
+    frame.attrs.update({"units": units} if units else {})
+    return frame
+
+
+def _rows(held: _Held, by: str | None, depth: int | None) -> tuple[list[dict[str, object]], dict[str, str]]:
+    """Return a row per record, or those of a table with its units."""
+    return ([_row(record) for record in held.records], {}) if by is None else rooflens._frame_rows(held, by, depth)
 
 
 def _row(record: Record) -> dict[str, object]:

@@ -339,17 +339,22 @@ class RecordSet(Displayed):
             records=self.records, failures=self.failures, devices=self.devices, environment=self.environment
         )
 
-    def to_polars(self) -> polars.DataFrame:
-        """Return one row per record, with the case spread over columns."""
-        return frames.of_polars(self.records)
+    def to_polars(self, by: str | None = None, depth: int | None = None) -> polars.DataFrame:
+        """Return the rows of :meth:`to_pandas` as a frame of polars."""
+        return frames.of_polars(self, by, depth)
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return one row per record, with the case spread over columns; what is unknown is missing (`pandas.NA`).
+    def to_pandas(self, by: str | None = None, depth: int | None = None) -> pandas.DataFrame:
+        """Return one row per record, or a table as numbers; what is unknown is missing (`pandas.NA`).
+
+        Args:
+            by: one row per ``module``, ``op``, ``family``, ``kernel`` ... as in :func:`rooflens.table`, all columns in base
+                units (``attrs["units"]``). A module's row holds those below it: add up where ``leaf`` is true.
+            depth: of modules.
 
         Raises:
             MissingDependency: pandas is not installed.
         """
-        return frames.of_pandas(self.records)
+        return frames.of_pandas(self, by, depth)
 
     def _case(self) -> Case:
         cases, sources = self.cases, self.sources

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from rooflens.errors import FileError
+from rooflens.errors import FileError, installing
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import kind_of, rollup_of
 from rooflens.sources.counters.printed_numbers import CounterValue, UnitKind, power_of, scaled
@@ -169,7 +169,7 @@ class _Child:
         if answer.lacking:
             raise FileError(
                 f"{self._where} is a report of Nsight Compute, and the package that reads it cannot be imported"
-                f" ({answer.lacking}): pip install 'rooflens[ncu]'; or {_ADVICE}"
+                f" ({answer.lacking}): {installing('ncu')}; or {_ADVICE}"
             )
         if answer.failed:
             raise self._failure(answer.failed)
