@@ -347,8 +347,8 @@ class RecordSet(Displayed):
         """Return one row per record, or a table as numbers; what is unknown is missing (`pandas.NA`).
 
         Args:
-            by: one row per ``module``, ``op``, ``family``, ``kernel`` ... as in :func:`rooflens.table`, all columns in base
-                units (``attrs["units"]``). A module's row holds those below it: add up where ``leaf`` is true.
+            by: one row per ``module``, ``op``, ``family``, ``kernel`` ... as in :func:`rooflens.table`, all columns in
+                base units (``attrs["units"]``). A module's row holds those below it: add up where ``leaf`` is true.
             depth: of modules.
 
         Raises:
