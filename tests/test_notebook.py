@@ -196,7 +196,7 @@ def test_frames_of_modules_have_leaves_that_add_up() -> None:
         assert leaves["flops"].sum() == whole.total().flops
         assert leaves["parameters"].sum() == 61_100_840
         assert leaves["predicted_seconds"].null_count() == 0
-        assert rows["seconds"].sum() > 1.5 * leaves["seconds"].sum(), "modules hold those below them"
+        assert float(rows["seconds"].sum()) > 1.5 * float(leaves["seconds"].sum()), "modules hold those below them"
     families = estimate.to_polars(by="family").filter(estimate.to_polars(by="family")["batch"] == 1)
     assert families["seconds"].sum() == pytest.approx(estimate.where(batch=1).total().seconds)
     with pytest.raises(InvalidValue, match="hold no kernels"):
