@@ -259,7 +259,7 @@ def test_a_record_of_a_file(tmp_path: Path, resnet: rl.RecordSet) -> None:
     # 56 x 56 positions, 64 x 9 taps, both gradients; the two devices of the file share one explanation.
     assert only(found).work.matmul_flops == 2 * 2 * 256 * 64 * 56 * 56 * 64 * 9
     assert [device.name for device in only(found).devices] == ["a100-sxm4-40gb", "tesla-t4"]
-    assert lines(found)[2] == "layer1.0.conv2: convolution_backward, backward, family convolution"
+    assert "layer1.0.conv2: convolution_backward, backward, family convolution" in lines(found)
     assert [d.name for d in only(rl.explain(path, path="conv1", phase="forward", device="l4")).devices] == ["l4"]
 
 

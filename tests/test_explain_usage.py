@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.arithmetic import value_of
 from tests.onnx_graphs import node, save, weight
+from tests.ranked_steps import a_card, relu_on
 
 import rooflens as rl
 from rooflens.cli import explain as command
@@ -197,3 +198,16 @@ def test_a_time_limit_may_be_a_fraction_of_a_second(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("rooflens.explain", lambda what, **options: given.update(options))
     run("own.py:build", "--limit", "1.5", "--seq-len", "8")
     assert (given["limit"], given["seq_len"]) == (1.5, 8)
+
+
+def test_the_expected_time_of_a_step_is_told_with_its_parts() -> None:
+    # 1 ms on the device at 0.8 of 1 TB/s, 10 ms on the host: the step waits for it.
+    card = a_card("one", host__operation=0.01)
+    (whole,) = rl.explain(relu_on(card), path="").chapters
+    (expected,) = whole.expected
+    assert (expected.busy, expected.host, expected.waits_for) == (pytest.approx(1e-3), 0.01, "host-bound")
+    assert dict(expected.families) == {"elementwise": pytest.approx(1e-3)}
+    assert expected.seconds == pytest.approx(0.01)
+    text = rl.explain(relu_on(card), path="").text
+    for told in ("expected on one\n", "10.00 ms for launching them", "host-bound: the longer one"):
+        assert told in text

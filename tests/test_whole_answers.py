@@ -231,9 +231,11 @@ def test_explain_tells_the_formula_of_each_answer(tmp_path: Path) -> None:
     *operations, whole = json.loads(json.dumps(explained.data))
     assert len(operations) == len(explained.operations)
     told = {one["name"]: one for one in whole["answers"][0]["formulas"]}
+    energy = {"energy_per_token": case["predicted_answers"]["energy_per_token"]["value"]}
     assert {name: one["value"] for name, one in told.items()} == {
-        name: value for name, value in case["answers"].items() if name != "from"
+        name: value for name, value in (case["answers"] | energy).items() if name != "from"
     }
+    assert "x expected time of prefill and decode (" in told["energy_per_token"]["formula"]
     assert told["time_per_output_token"]["formula"] == asked["time per output token"]
     assert [steps[:2] for steps in whole["answers"][0]["steps"]] == [[13, 7], [17, 1]]
     assert (whole["kv_cache"]["held"], whole["kv_cache"]["per_token"]) == (found.kv_cache.held, 128)
@@ -262,7 +264,7 @@ def test_lists_of_lengths_and_batches_are_cases_and_files_keep_them(tmp_path: Pa
     command = ["estimate", model, "--prompt-len", "5,9", "--output-len", "3", "-b", "1,2", "--device", H100]
     result = CliRunner().invoke(cli, [*command, "-o", str(out)])
     assert result.exit_code == 0
-    assert result.output.startswith("Answers: hf:llama.json, fp32, generate, 3 tokens out")
+    assert result.stdout.startswith("Answers: hf:llama.json, fp32, generate, 3 tokens out")
     for told in ("first token", "per token", "last token", "tokens /s, all", "energy /token", "cache"):
         assert told in result.output
     read = rl.read(out)

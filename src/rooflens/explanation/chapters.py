@@ -94,16 +94,39 @@ class AnswersOnDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedOnDevice:
+    """The expected time of a step, or of a part of it, on one device, and what it consists of.
+
+    Attributes:
+        seconds: with the ends of its band, `low` and `high`.
+        waits_for: the regime of a step; of a part `pieces`.
+        families: seconds on the device by family of operations; `busy` is all of them together.
+        host: seconds in which the host launches them; None where it has no part.
+    """
+
+    device: str
+    seconds: float
+    low: float
+    high: float
+    waits_for: str
+    families: Mapping[str, float]
+    busy: float
+    host: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
     """The operations of one case; `title` is empty for an operation with shapes.
 
     Attributes:
+        expected: of all its operations, on each device.
         kv_cache, utilisations, answers: of a whole model: its cache, how a training step uses each device, and what
             people ask of it.
     """
 
     title: str
     operations: tuple[Explained, ...]
+    expected: tuple[ExpectedOnDevice, ...] = ()
     kv_cache: KvCache | None = None
     utilisations: tuple[Utilisation, ...] = ()
     answers: tuple[AnswersOnDevice, ...] = ()

@@ -51,8 +51,8 @@ class Explanation:
     def data(self) -> list[dict[str, Any]]:
         """The explanation for a program: an object for each operation, numbers in FLOP, bytes and seconds.
 
-        After those of a whole model an object tells its cache, how a training step uses each device, and what people
-        ask of it, with the formula.
+        After them an object tells the expected time on each device with its parts; of a whole model also its cache, how
+        a training step uses each device, and what people ask of it, with the formula.
         """
         return [
             {"case": chapter.title or None, **plain} for chapter in self.chapters for plain in _plain_chapter(chapter)
@@ -63,6 +63,7 @@ def _plain_chapter(chapter: Chapter) -> Iterator[dict[str, Any]]:
     yield from map(_plain, chapter.operations)
     cache = chapter.kv_cache
     whole = {
+        "expected": [asdict(on_device) for on_device in chapter.expected],
         "kv_cache": None if cache is None else asdict(cache) | {name: getattr(cache, name) for name in _OF_CACHE},
         "utilisation": [_plain_use(use) for use in chapter.utilisations],
         "answers": [asdict(on_device) for on_device in chapter.answers],

@@ -11,6 +11,7 @@ from rooflens.errors import InvalidValue, UnknownName
 from rooflens.explanation.chapters import (
     AnswersOnDevice,
     Chapter,
+    ExpectedOnDevice,
     Explained,
     ExplainedAnswer,
     Utilisation,
@@ -18,9 +19,9 @@ from rooflens.explanation.chapters import (
 )
 from rooflens.records import Case, Device, Phase, Record, Work
 from rooflens.results import Evidence, Quantity, RecordSet, join
-from rooflens.results.answers import ANSWERS, SAMPLED
-from rooflens.results.factors import FactorRatio, step_time
-from rooflens.results.totals import grouped_by
+from rooflens.results.answers import ANSWERS, ENERGIES, SAMPLED
+from rooflens.results.factors import FactorRatio, RateOrigin, Time, step_time
+from rooflens.results.totals import Total, grouped_by
 
 LISTED_PATHS = 12
 
@@ -57,6 +58,7 @@ def explain_records(
         Chapter(
             title=case.label(),
             operations=tuple(one for group in groups.values() for one in _explained(group, records, devices)),
+            expected=tuple(_expected(records, case, phase, path)),
             kv_cache=None if path else next((r.kv_cache for r in records.records if _has_cache(r, case)), None),
             utilisations=() if path or case.mode != "train" else tuple(_utilisations(records, case, phase)),
             answers=() if path or phase else tuple(_answers(records, case)),
@@ -67,6 +69,29 @@ def explain_records(
 
 def _has_cache(record: Record, case: Case) -> bool:
     return record.kv_cache is not None and replace(record.case, device=None) == case
+
+
+def _expected(records: RecordSet, case: Case, phase: Phase | None, path: str | None) -> Iterator[ExpectedOnDevice]:
+    """The expected time of a case on each of its devices; of a module the time on the device alone."""
+    for item in join(records):
+        if replace(item.case, device=None) != case or item.work is None or item.device is None:
+            continue
+        total = item.total(phase)
+        if path:
+            inside = _inside(item.work.records, path)
+            total = Total([r for r in inside if phase in (None, r.phase)], item.device)
+        found = None if total is None else total.prediction
+        if found is not None:
+            yield ExpectedOnDevice(
+                device=item.device.name,
+                seconds=found.seconds,
+                low=found.low,
+                high=found.high,
+                waits_for=found.regime,
+                families=found.families,
+                busy=found.device,
+                host=found.host,
+            )
 
 
 def _utilisations(records: RecordSet, case: Case, phase: Phase | None) -> Iterator[Utilisation]:
@@ -93,17 +118,19 @@ def _answers(records: RecordSet, case: Case) -> Iterator[AnswersOnDevice]:
         origin = step_time(item.total(), item.measured())[1]
         if replace(item.case, device=None) == case and origin is not None:
             asked = ANSWERS.get(case.mode) or SAMPLED[case.mode]
-            formulas = tuple(one for quantity in asked if (one := _formula(quantity, item)) is not None)
+            formulas = tuple(one for quantity in asked if (one := _formula(quantity, item, origin)) is not None)
             steps, device = tuple(_steps(item)), item.case.device or "this device"
             if formulas or steps:  # of inputs without a batch nobody knows the samples
                 yield AnswersOnDevice(device=device, measured=origin == "measured", formulas=formulas, steps=steps)
 
 
-def _formula(quantity: Quantity, item: Evidence) -> ExplainedAnswer | None:
-    value, number = quantity.read(item).value, quantity.number
+def _formula(quantity: Quantity, item: Evidence, origin: RateOrigin) -> ExplainedAnswer | None:
+    """How an answer comes about; an energy of a bound says nothing of it, so that is of the expected time."""
+    time: Time | None = "predicted" if quantity in ENERGIES and origin == "bound" else None
+    value, number = quantity.read(item, time=time).value, quantity.number
     if value is None or not isinstance(number, FactorRatio):
         return None
-    how = number.formula(item)
+    how = number.formula(item, time)
     return ExplainedAnswer(name=quantity.name, title=quantity.title, formula=how, value=value, unit=quantity.unit)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs import WorkTerm, result_names
-from rooflens.explanation.chapters import AnswersOnDevice, Chapter, Explained, Utilisation
+from rooflens.explanation.chapters import AnswersOnDevice, Chapter, ExpectedOnDevice, Explained, Utilisation
 from rooflens.records import Argument, Call, Device, Floor, KvCache, Tensor, Work
 from rooflens.roofline import bound
-from rooflens.units import show
+from rooflens.units import show, show_range
 
 WIDTH = 80
 _GLUE = "\N{NO-BREAK SPACE}"
@@ -40,6 +40,9 @@ def lines_of(chapters: Sequence[Chapter]) -> Iterator[str]:
         if chapter.kv_cache is not None:
             yield from _wrapped("cache after the step", "", "  ")
             yield from [*_laid_out([*_cached(chapter.kv_cache)]), ""]
+        for expected in chapter.expected:
+            yield from _wrapped(f"expected on {expected.device}", "", "  ")
+            yield from [*_laid_out([*_consists(expected)]), ""]
         for use in chapter.utilisations:
             yield from _wrapped(f"use of {use.device.name}", "", "  ")
             yield from [*_laid_out([*_used(use)]), ""]
@@ -65,6 +68,22 @@ def _cached(cache: KvCache) -> Iterator[_Block]:
     yield _Labelled("held", f"together {_number(cache.held)} B")
     yield _Labelled("in use", f"together {_number(cache.used)} B: what the next step needs")
     yield _Labelled("per token", f"{_number(cache.per_token)} B: what the next token of one sequence adds")
+
+
+def _consists(expected: ExpectedOnDevice) -> Iterator[_Block]:
+    """The parts of an expected time, and how they are put together."""
+    for family, seconds in sorted(expected.families.items(), key=lambda part: -part[1]):
+        yield _Labelled(family, show(seconds, "s"))
+    yield _Labelled("device", f"together {show(expected.busy, 's')}")
+    if expected.host is not None:
+        yield _Labelled("host", f"{show(expected.host, 's')} for launching them")
+    how = {
+        "pieces": "on the device alone",
+        "graph": "no host, and the time between kernels",
+        "in turn": "host and device are one",
+    }.get(expected.waits_for, f"{expected.waits_for}: the longer one, and more where both are alike")
+    band = show_range(expected.low, expected.high, "s")
+    yield _Labelled("expected", f"{show(expected.seconds, 's')} ({band}); {how}")
 
 
 def _used(use: Utilisation) -> Iterator[_Block]:

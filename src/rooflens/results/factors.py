@@ -172,19 +172,20 @@ class FactorRatio:
         names = (name for side in self.factors.get(evidence.case.mode, ()) for name in side)
         return next((phases for name in names if (phases := FACTORS[name].phases) is not None), None)
 
-    def formula(self, evidence: Evidence) -> str:
-        """Return how its value comes about: words, and numbers behind them."""
+    def formula(self, evidence: Evidence, time: Time | None = None) -> str:
+        """Return how its value comes about by a time: words, and numbers behind them."""
         above, below = self.factors[evidence.case.mode]
-        written = " x ".join(_written(name, evidence) for name in above) or "1"
-        divisors = " x ".join(_written(name, evidence) for name in below)
+        written = " x ".join(_written(name, evidence, time) for name in above) or "1"
+        divisors = " x ".join(_written(name, evidence, time) for name in below)
         if not below:
             return written
         return f"{written} / {f'({divisors})' if len(below) > 1 else divisors}"
 
 
-def _written(name: str, evidence: Evidence) -> str:
+def _written(name: str, evidence: Evidence, time: Time | None) -> str:
     factor = FACTORS[name]
-    value = factor.read(evidence, None, None)
+    value = factor.read(evidence, None, time)
+    words = f"expected {factor.words}" if time == "predicted" and factor.phases is not None else factor.words
     if value is None:
-        return f"{factor.words} (unknown)"
-    return f"{factor.words} ({show(value, factor.unit) if factor.unit else f'{value:,.15g}'})"
+        return f"{words} (unknown)"
+    return f"{words} ({show(value, factor.unit) if factor.unit else f'{value:,.15g}'})"
