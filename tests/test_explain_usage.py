@@ -205,7 +205,8 @@ def test_the_expected_time_of_a_step_is_told_with_its_parts() -> None:
     card = a_card("one", host__operation=0.01)
     (whole,) = rl.explain(relu_on(card), path="").chapters
     (expected,) = whole.expected
-    assert (expected.busy, expected.host, expected.waits_for) == (pytest.approx(1e-3), 0.01, "host-bound")
+    assert (expected.busy, expected.host) == pytest.approx((1e-3, 0.01))
+    assert expected.waits_for == "host-bound"
     assert dict(expected.families) == {"elementwise": pytest.approx(1e-3)}
     assert expected.seconds == pytest.approx(0.01)
     text = rl.explain(relu_on(card), path="").text
