@@ -37,6 +37,7 @@ class Measured:
         pieces: it is that of what was timed piece by piece, without what lies between the pieces.
         summed: the sum of the pieces' times, where `seconds` counts the time once in which several of them ran.
         span: from the start of the first piece on the device to the end of the last, where a profiler saw both.
+        idle: the share of the span in which the device did nothing.
     """
 
     seconds: float
@@ -45,11 +46,7 @@ class Measured:
     pieces: bool = False
     summed: float | None = None
     span: float | None = None
-
-    @property
-    def idle(self) -> float | None:
-        """The share of the span in which the device did nothing."""
-        return 1 - self.seconds / self.span if self.span else None
+    idle: float | None = None
 
     @property
     def interval(self) -> tuple[float, float] | tuple[None, None]:
@@ -338,7 +335,10 @@ def _busy(profiles: Sequence[Record], step: Measured | None) -> Measured | None:
     spans = [r.span for r in profiles if r.span is not None]
     span = _pooled(spans).median if len(spans) == len(profiles) else None
     summed = step.seconds if step is not None and len(profiles) == 1 else None
-    return Measured(seconds=pool.median, timing=pool, pooled=len(profiles), pieces=True, summed=summed, span=span)
+    idle = 1 - pool.median / span if span else None
+    return Measured(
+        seconds=pool.median, timing=pool, pooled=len(profiles), pieces=True, summed=summed, span=span, idle=idle
+    )
 
 
 def _pooled(timings: Sequence[Timing]) -> Timing:
