@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,6 +137,17 @@ def test_what_does_not_fit_is_crossed_out(tmp_path: Path) -> None:
     assert row.text.text == "does not fit, see note"
     assert '"symbol":"x-thin"' in figure.save(tmp_path / "a.html").read_text()
     assert not any(row.kind == "misfit" for row, _ in arrange(rl.roofline(grown(step(1, 100), step(2, 100)))).legend)
+
+
+def test_the_legend_of_a_narrow_page_has_entries_beside_each_other() -> None:
+    figure = rl.roofline(grown(step(1, 2000), step(64, 2000)))
+    page = arrange(figure, width=241.0)  # 85 mm
+    boxes = [box for _, box in page.legend]
+    assert all(0 <= box.left and box.right <= page.width for box in boxes)
+    assert not any(one.meets(other) for one, other in itertools.combinations(boxes, 2))
+    assert len({box.top for box in boxes}) < len(boxes) == len(arrange(figure).legend)
+    headings = [box.left for row, box in page.legend if row.kind == "heading"]
+    assert headings == [min(box.left for box in boxes)] * len(headings)
 
 
 def test_time_by_cause() -> None:

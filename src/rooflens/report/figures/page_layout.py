@@ -55,18 +55,25 @@ NARROW, PHONE_WIDTH = 480.0, 240.0
 LEAST_WIDTH = 120.0
 """Of a plane: a page cannot be narrower than that needs."""
 _LEAST_HEIGHT, _NARROW_SHAPE = 250.0, 0.95
+_LEAST_ON_PAPER, _SHAPE_ON_PAPER = 150.0, 0.85
+"""Of a narrow plane: its least height, and its height against its width; on paper a page is about as high as wide."""
 LEFT, BELOW, EDGE = 68.0, 46.0, 14.0
 MOST_Y_TICKS, TICK_WIDTH = 8, 42.0
 PHONE_MOST = LEFT + EDGE + PHONE[1] * (PHONE_WIDTH - LEFT - EDGE)
 GUTTER = 18.0
 """Between plane and column: the room of the leaders."""
 GAP = 3.0
-KEY_HEIGHT = 14.5
+KEY_HEIGHT, _LOW_KEY = 14.5, 12.5
 KEY_INDENT = 16.0
 """From the left edge of a legend row to its text."""
+_BETWEEN_KEYS = 8.0
 RUG_WIDTH = 7.0
 _MOST_UNPLACED = 4
 _SAMPLE = 24.0
+
+
+_Key = tuple[LegendRow, tuple[float, float], int]
+"""A row of the legend, where it begins and ends from the left, and its line from the top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +175,8 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
     marks = drawn_marks(figure, colours)
     labels, rows = list(ceiling_labels(figure)), legend(figure, colours)
     below, few = width is not None and width < NARROW, len(figure.devices) <= FEW_DEVICES
+    rows = [replace(row, text=replace(row.text, size=SMALL)) for row in rows] if below else rows
+    line = _LOW_KEY if below else KEY_HEIGHT
     column_of_rows = max((row.text.width + KEY_INDENT for row in rows), default=0.0)
     column_width = max([column_of_rows, 60.0, *(block_size(label.rows)[0] for label in labels)])
     beside_plane = EDGE if below else GUTTER + column_width + EDGE
@@ -179,11 +188,13 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
     bottom = EDGE + sum(line.height for line in notes) + BELOW
     column = [] if below else [label for label in labels if label.beside]
     inside = [label for label in labels if label not in column]
-    height = min(PLANE_HEIGHT, max(_LEAST_HEIGHT, _NARROW_SHAPE * plane_width)) if below else PLANE_HEIGHT
-    columns = 2 if below and 2 * column_of_rows + GUTTER <= room else 1
-    high, key_width = math.ceil(len(rows) / columns), column_of_rows if below else column_width
+    least, shape = (_LEAST_HEIGHT, _NARROW_SHAPE) if stretch == PHONE else (_LEAST_ON_PAPER, _SHAPE_ON_PAPER)
+    height = min(PLANE_HEIGHT, max(least, shape * plane_width)) if below else PLANE_HEIGHT
+    keys = _in_a_row(rows, room) if below else _in_a_column(rows, column_width)
+    high = max((down for _, _, down in keys), default=-1) + 1
     while True:
-        need = sum(block_size(label.rows)[1] + GAP for label in column) + KEY_HEIGHT * high + 4 * GAP
+        listed = _together(column, len(figure.devices)) if below else column
+        need = sum(block_size(label.rows)[1] + GAP for label in listed) + line * high + 4 * GAP
         foot = bottom + (need if below else 0.0)
         plane = Plane(figure, Box(LEFT, foot, LEFT + plane_width, foot + (height if below else max(height, need))))
         around_labels = _Surroundings.of(plane, marks)
@@ -198,19 +209,19 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
     taken = [spot for spot in spots if spot is not None]
     top = plane.box.top + 6.0 + sum(line.height for line in head)
     left, low = (EDGE, bottom - BELOW + 2 * GAP) if below else (plane.box.right + GUTTER, plane.box.bottom)
-    under = Box(left + _SAMPLE, low + KEY_HEIGHT * high, left + room, plane.box.bottom - BELOW)
+    under = Box(left + _SAMPLE, low + line * high, left + room, plane.box.bottom - BELOW)
     return Page(
         figure=figure,
         width=width,
         height=top + EDGE,
         plane=plane.box,
         title=tuple(_stacked(head, top)),
-        beside=tuple(_listed(figure, column, under) if below else _column(plane, column, KEY_HEIGHT * len(rows) + GAP)),
+        beside=tuple(_listed(figure, listed, under) if below else _column(plane, column, KEY_HEIGHT * len(rows) + GAP)),
         within=(
             *(_ceiling_label(plane, label, spot) for label, spot in zip(inside, taken, strict=True)),
             *_point_labels(around_labels, marks, taken, stretch),
         ),
-        legend=tuple(_keys(rows, Box(left, low, left + key_width, low + KEY_HEIGHT * high), high)),
+        legend=tuple(_keys(keys, left, low + line * high, line)),
         notes=tuple(_stacked(notes, bottom - BELOW)),
         marks=tuple(marks),
         colours=colours,
@@ -231,12 +242,40 @@ def _short(label: CeilingLabel) -> CeilingLabel:
     return replace(label, rows=(*before, replace(rate, text=f"{rate.text}, {origin.text}", size=SMALL)))
 
 
-def _keys(rows: Sequence[LegendRow], column: Box, high: int) -> Iterator[tuple[LegendRow, Box]]:
-    """Yield the rows of the legend, `high` of them in a column."""
-    for number, row in enumerate(rows):
-        across, down = divmod(number, high)
-        left, top = column.left + across * (column.width + GUTTER), column.top - down * KEY_HEIGHT
-        yield row, Box(left, top - KEY_HEIGHT, left + column.width, top)
+def _in_a_column(rows: Sequence[LegendRow], width: float) -> list[_Key]:
+    """Return the rows of the legend one below the other."""
+    return [(row, (0.0, width), number) for number, row in enumerate(rows)]
+
+
+def _in_a_row(rows: Sequence[LegendRow], room: float) -> list[_Key]:
+    """Return the rows of the legend one beside the other; a heading, and what has no room, begins a new line."""
+    keys: list[_Key] = []
+    left, down = 0.0, -1
+    for row in rows:
+        width = row.text.width + (0.0 if row.kind == "heading" else KEY_INDENT)
+        if down < 0 or row.kind == "heading" or left + width > room:
+            left, down = 0.0, down + 1
+        keys.append((row, (left, left + width), down))
+        left += width + _BETWEEN_KEYS
+    return keys
+
+
+def _keys(keys: Sequence[_Key], left: float, top: float, line: float) -> Iterator[tuple[LegendRow, Box]]:
+    """Yield the rows of the legend at their places on the page, on lines of a height."""
+    for row, (start, end), down in keys:
+        yield row, Box(left + start, top - (down + 1) * line, left + end, top - down * line)
+
+
+def _together(labels: Sequence[CeilingLabel], devices: int) -> list[CeilingLabel]:
+    """Return the labels of each of several devices as one, below its name."""
+    if devices < 2:
+        return list(labels)
+    merged: dict[TextLine, CeilingLabel] = {}
+    for label in labels:
+        first, *rest = label.rows
+        before = merged.get(first)
+        merged[first] = label if before is None else replace(before, rows=(*before.rows, *rest))
+    return list(merged.values())
 
 
 def _listed(figure: RooflineData, labels: Sequence[CeilingLabel], under: Box) -> Iterator[TextBox]:
