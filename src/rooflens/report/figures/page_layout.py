@@ -175,8 +175,7 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
     marks = drawn_marks(figure, colours)
     labels, rows = list(ceiling_labels(figure)), legend(figure, colours)
     below, few = width is not None and width < NARROW, len(figure.devices) <= FEW_DEVICES
-    rows = [replace(row, text=replace(row.text, size=SMALL)) for row in rows] if below else rows
-    line = _LOW_KEY if below else KEY_HEIGHT
+    rows, line = (_small(rows), _LOW_KEY) if below else (rows, KEY_HEIGHT)
     column_of_rows = max((row.text.width + KEY_INDENT for row in rows), default=0.0)
     column_width = max([column_of_rows, 60.0, *(block_size(label.rows)[0] for label in labels)])
     beside_plane = EDGE if below else GUTTER + column_width + EDGE
@@ -188,8 +187,7 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
     bottom = EDGE + sum(line.height for line in notes) + BELOW
     column = [] if below else [label for label in labels if label.beside]
     inside = [label for label in labels if label not in column]
-    least, shape = (_LEAST_HEIGHT, _NARROW_SHAPE) if stretch == PHONE else (_LEAST_ON_PAPER, _SHAPE_ON_PAPER)
-    height = min(PLANE_HEIGHT, max(least, shape * plane_width)) if below else PLANE_HEIGHT
+    height = _height(plane_width, stretch) if below else PLANE_HEIGHT
     keys = _in_a_row(rows, room) if below else _in_a_column(rows, column_width)
     high = max((down for _, _, down in keys), default=-1) + 1
     while True:
@@ -202,9 +200,8 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
         if None not in spots:
             break
         # What finds no place in the plane goes into the column, for which the page grows.
-        column += [
-            _short(label) if below and few else label for label, spot in zip(inside, spots, strict=True) if spot is None
-        ]
+        without = [label for label, spot in zip(inside, spots, strict=True) if spot is None]
+        column += map(_short, without) if below and few else without
         inside = [label for label, spot in zip(inside, spots, strict=True) if spot is not None]
     taken = [spot for spot in spots if spot is not None]
     top = plane.box.top + 6.0 + sum(line.height for line in head)
@@ -227,6 +224,17 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
         colours=colours,
         below=below,
     )
+
+
+def _height(width: float, stretch: Stretch) -> float:
+    """Return the height of a narrow plane."""
+    least, shape = (_LEAST_HEIGHT, _NARROW_SHAPE) if stretch == PHONE else (_LEAST_ON_PAPER, _SHAPE_ON_PAPER)
+    return min(PLANE_HEIGHT, max(least, shape * width))
+
+
+def _small(rows: Sequence[LegendRow]) -> list[LegendRow]:
+    """Return the rows of a legend in small type."""
+    return [replace(row, text=replace(row.text, size=SMALL)) for row in rows]
 
 
 def _head(figure: RooflineData, room: float, *, below: bool) -> list[TextLine]:
