@@ -176,9 +176,8 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
     labels, rows = list(ceiling_labels(figure)), legend(figure, colours)
     below, few = width is not None and width < NARROW, len(figure.devices) <= FEW_DEVICES
     rows, line = (_small(rows), _LOW_KEY) if below else (rows, KEY_HEIGHT)
-    column_of_rows = max((row.text.width + KEY_INDENT for row in rows), default=0.0)
-    column_width = max([column_of_rows, 60.0, *(block_size(label.rows)[0] for label in labels)])
-    beside_plane = EDGE if below else GUTTER + column_width + EDGE
+    widths = [60.0, *(row.text.width + KEY_INDENT for row in rows), *(block_size(its.rows)[0] for its in labels)]
+    beside_plane = EDGE if below else GUTTER + max(widths) + EDGE
     plane_width = PLANE_WIDTH if width is None else max(LEAST_WIDTH, width - LEFT - beside_plane)
     width = LEFT + plane_width + beside_plane
     room = width - 2 * EDGE
@@ -188,7 +187,7 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
     column = [] if below else [label for label in labels if label.beside]
     inside = [label for label in labels if label not in column]
     height = _height(plane_width, stretch) if below else PLANE_HEIGHT
-    keys = _in_a_row(rows, room) if below else _in_a_column(rows, column_width)
+    keys = _in_a_row(rows, room) if below else _in_a_column(rows, max(widths))
     high = max((down for _, _, down in keys), default=-1) + 1
     while True:
         listed = _together(column, len(figure.devices)) if below else column
