@@ -187,7 +187,7 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
     column = [] if below else [label for label in labels if label.beside]
     inside = [label for label in labels if label not in column]
     height = _height(plane_width, stretch) if below else PLANE_HEIGHT
-    keys = _in_a_row(rows, room) if below else _in_a_column(rows, max(widths))
+    keys = _in_a_row(rows, room) if below else [(row, (0.0, max(widths)), n) for n, row in enumerate(rows)]
     high = max((down for _, _, down in keys), default=-1) + 1
     while True:
         listed = _together(column, len(figure.devices)) if below else column
@@ -247,11 +247,6 @@ def _short(label: CeilingLabel) -> CeilingLabel:
     """Return the label with rate and origin in one line."""
     *before, rate, origin = label.rows
     return replace(label, rows=(*before, replace(rate, text=f"{rate.text}, {origin.text}", size=SMALL)))
-
-
-def _in_a_column(rows: Sequence[LegendRow], width: float) -> list[_Key]:
-    """Return the rows of the legend one below the other."""
-    return [(row, (0.0, width), number) for number, row in enumerate(rows)]
 
 
 def _in_a_row(rows: Sequence[LegendRow], room: float) -> list[_Key]:
