@@ -67,7 +67,7 @@ def test_every_option_is_refused_for_a_program_or_reaches_it(monkeypatch: pytest
     reached: dict[str, object] = {}
     monkeypatch.setattr("rooflens.count_program", lambda program, **options: reached.update(options))
     monkeypatch.setattr("rooflens.cli.options.Shown.emit", lambda shown, found: reached.update(asdict(shown)))
-    words = {"dtype": "fp32", "outputs": "x.jsonl"}
+    words = {"dtype": "fp32", "outputs": "x.jsonl", "sort": "seconds", "columns": "seconds"}
     for param in command.params:
         if not isinstance(param, click.Option) or not param.expose_value:  # that of --quiet goes to no command
             continue

@@ -235,8 +235,8 @@ def test_a_hypothesis_is_judged(tmp_path: Path) -> None:
     text = ESTIMATES + '[[hypothesis]]\ntext = "An A100 is faster than a T4"\nquantity = "time"\n'
     text += 'left = {device = "a100-sxm4-40gb"}\nrelation = "<"\nright = {device = "t4"}\n'
     run_study(study(tmp_path, text), tmp_path / "out", jobs=0)
-    (verdict,) = study_verdicts(tmp_path / "out")
-    assert (verdict.outcome, verdict.basis, len(verdict.pairs)) == ("supported", "estimated", 4)
+    (verdict,) = study_verdicts(tmp_path / "out")  # so small a model waits for the host on both, so bands overlap
+    assert (verdict.outcome, verdict.basis, len(verdict.pairs)) == ("not decidable", "estimated", 4)
 
 
 def test_a_study_that_is_killed(tmp_path: Path) -> None:

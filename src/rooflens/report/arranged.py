@@ -119,7 +119,7 @@ def _hint(columns: Sequence[Column], name: str) -> str:
     near += [word for word in spelled if wanted and wanted in word]
     if near:
         return f"did you mean {', '.join(dict.fromkeys(spelled[word] for word in near))}?"
-    always = ", ".join(column.key for column in columns if column.show == "always")
+    always = ", ".join(dict.fromkeys(column.key for column in columns if column.show == "always"))
     return f"known: {always}, and more that --format csv shows"
 
 

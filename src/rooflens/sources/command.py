@@ -44,10 +44,10 @@ VALUED = frozenset(("-b", "-d", "-j", "-o", *(f"--{name}" for name in _VALUED.sp
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind not in (bool, dict)
 }
 _WORDS = (
-    "table json csv md tex text png svg pdf html model phase module family op kernel dram l2 l1 all none cpu cuda"
-    " measured bound runs evidence kernels devices correlation scaling phases throughput answers case device batch"
-    " cost energy predicted time dtype mode options info warning error estimate measure counters replay gpu tpu"
-    " soc accelerator"
+    "table json csv md tex text png svg pdf html model phase module family module-family op kernel dram l2 l1 all none"
+    " cpu cuda measured bound runs evidence kernels devices correlation scaling phases throughput answers case"
+    " device batch cost energy predicted time dtype mode options info warning error estimate measure counters replay"
+    " gpu tpu soc accelerator"
 )
 WORDS = frozenset((*_WORDS.split(), *DTYPES, *MODES, *EVERY_PHASE)) | {
     word for line in OPTIONS.values() for word in line.choices
