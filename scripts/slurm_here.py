@@ -105,7 +105,9 @@ def install() -> str:
 def running() -> Iterator[dict[str, str]]:
     """Slurm runs inside this block; yields the environment variables with which commands find it.
 
-    The daemons are children of this process and end with it, however it ends. Jobs that are left are cancelled.
+    The daemons are children of this process and end with it, however it ends. Jobs that are left are cancelled, and
+    what then still runs with this Slurm's environment is killed: a job that is cancelled while it starts can leave a
+    process behind.
 
     Raises:
         Unavailable: something is missing, or a daemon did not start; its last words are in the message.
@@ -120,6 +122,7 @@ def running() -> Iterator[dict[str, str]]:
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "slurm.conf").write_text(_configuration(folder))
         found = {"SLURM_CONF": str(folder / "slurm.conf")}
+        daemons.callback(_kill_what_is_left, folder)  # the first callback, so it runs after the daemons have ended
         files = {part: folder / f"munge.{part}" for part in ("socket", "key-file", "pid-file", "seed-file")}
         files["key-file"] = folder / "munge.key"
         daemons.enter_context(
@@ -196,6 +199,24 @@ def _cancel_all(environment: dict[str, str]) -> None:
     deadline = time.monotonic() + STOP_SECONDS
     while _says(environment, "squeue", "-h") and time.monotonic() < deadline:
         time.sleep(0.1)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The processes other than this one in whose command or environment a Slurm's folder stands."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.name != str(os.getpid()):
+            with suppress(OSError):  # it ended just now
+                said = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                if str(folder).encode() in said:
+                    found.append(int(entry.name))
+    return found
+
+
+def _kill_what_is_left(folder: Path) -> None:
+    for process in processes_of(folder):
+        with suppress(ProcessLookupError):  # it ended just now
+            os.kill(process, signal.SIGKILL)
 
 
 def _says(environment: dict[str, str], program: str, *arguments: str) -> str:

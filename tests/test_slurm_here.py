@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,24 +15,10 @@ from scripts import slurm_here
 SCRIPT = Path(slurm_here.__file__)
 
 
-def mentioning(text: str) -> list[str]:
-    """The processes in whose command or environment a text stands."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and entry.name != str(os.getpid()):
-            try:
-                said = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            except OSError:  # it ended just now
-                continue
-            if text.encode() in said:
-                found.append(entry.name)
-    return found
-
-
-def left(text: str) -> list[str]:
-    """Those that are still there after a while: what ended a job takes a moment to end itself."""
+def left(folder: Path) -> list[int]:
+    """The processes of a Slurm that are still there after a while: what was killed takes a moment to end."""
     deadline = time.monotonic() + 20
-    while (found := mentioning(text)) and time.monotonic() < deadline:
+    while (found := slurm_here.processes_of(folder)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return found
 
@@ -68,7 +55,7 @@ class TestRuns:
         assert (done.returncode, said) == (5, "job")
         folder = Path(configuration).parent
         assert not folder.exists()
-        assert left(str(folder)) == []
+        assert left(folder) == []
 
     def test_jobs_that_are_left_are_ended(self) -> None:
         with slurm_here.running() as environment:
@@ -76,7 +63,12 @@ class TestRuns:
             subprocess.run(["sbatch", "--output=/dev/null", "--wrap", "sleep 100"], env=sees, check=True)
             while not subprocess.run(["squeue", "-h", "-t", "R"], env=sees, capture_output=True, check=True).stdout:
                 time.sleep(0.05)
-        assert left(str(Path(environment["SLURM_CONF"]).parent)) == []  # 100 s would be longer
+        assert left(Path(environment["SLURM_CONF"]).parent) == []  # 100 s would be longer
+
+    def test_a_process_that_slurm_lost_is_killed(self) -> None:
+        with slurm_here.running() as environment:
+            lost = subprocess.Popen(["sleep", "100"], env=os.environ | environment, start_new_session=True)
+        assert lost.wait(timeout=20) == -signal.SIGKILL
 
     def test_no_accounting_is_kept(self) -> None:
         # So what passes here passes on a cluster that has none.
@@ -92,9 +84,9 @@ class TestRuns:
         ) as process:
             assert process.stdout is not None
             folder = Path(process.stdout.readline().strip()).parent
-            assert mentioning(f"{folder}/munge")
+            assert slurm_here.processes_of(folder / "munge.socket")
             process.kill()
-        assert left(str(folder)) == []
+        assert left(folder) == []
         for path in sorted(folder.rglob("*"), reverse=True):  # killed, it could not remove its files
             path.rmdir() if path.is_dir() else path.unlink()
         folder.rmdir()
