@@ -6,7 +6,7 @@ import pytest
 from tests.calls import call, tensor, work
 
 from rooflens.costs import Arithmetic, cost
-from rooflens.costs.attention import pairs
+from rooflens.costs.attention import seen_keys
 from rooflens.records import Call, Tensor
 
 
@@ -99,8 +99,8 @@ def test_causal_is_counted_in_full_and_timed_by_half() -> None:
     ],
 )
 def test_pairs_of_a_causal_call(queries: int, keys: int, attending: int) -> None:
-    assert pairs(queries, keys, causal=True) == attending
-    assert pairs(queries, keys, causal=False) == queries * keys
+    assert seen_keys(queries, keys, -1, 0, from_end=False) == attending
+    assert seen_keys(queries, keys, -1, -1, from_end=False) == queries * keys
 
 
 def test_grouped_queries_share_keys_in_memory_but_not_in_work() -> None:

@@ -93,6 +93,16 @@ def test_gemm(tmp_path: Path) -> None:
     assert (names(bare), work(bare).flops) == (["mm"], {"matmul.fp32": 2 * 21 * 5})
 
 
+@pytest.mark.parametrize(("given", "name"), [("a s z b s z", "mm"), ("a s z b s z c", "addmm")])
+def test_a_product_of_integers_may_lack_its_addend(tmp_path: Path, given: str, name: str) -> None:
+    # (3, 5) times (5, 7): 21 results of 5 products; an addend is one addition for each.
+    held = [weight("b", (5, 7), INT8), weight("c", (7,), TensorProto.INT32), weight("s", ()), weight("z", (), INT8)]
+    nodes = [node("QGemm", given, "y", domain="com.microsoft")]
+    found = counted(tmp_path, nodes, {"a": (INT8, (3, 5))}, "y", held)
+    assert names(found) == [name]
+    assert work(found).matmul_flops == 2 * 21 * 5
+
+
 @pytest.mark.parametrize(
     ("equation", "shapes", "matmul", "others", "run"),
     [
@@ -296,6 +306,51 @@ def test_a_cache_makes_attention_longer(tmp_path: Path) -> None:
     found = counted(tmp_path, nodes, shapes, "y nk nv", opset=23)
     assert names(found) == ["cat", "attention"] or names(found) == ["cat", "cat", "attention"]
     assert work(found).matmul_flops == 2 * 2 * 16 * 16  # one query of two heads on 16 keys
+
+
+_HEADS: dict[str, Any] = {"num_heads": 4}
+_GROUPS: dict[str, Any] = {"domain": "com.microsoft", "num_heads": 4, "kv_num_heads": 4}
+_NEW, _IN_ROWS, _ONE = (1, 4, 3, 8), (1, 3, 32), (1, 1, 32)
+
+
+# New tokens stand behind the 12 of the cache: 3 new ones see all old ones and 1 + 2 + 3 new ones.
+@pytest.mark.parametrize(
+    ("made", "shape", "pairs", "read"),
+    [
+        (node("Attention", "q k v - pk pv", "y nk nv", is_causal=1), _NEW, 3 * 12 + 6, 15),
+        (node("Attention", "q k v", "y", is_causal=1), _NEW, 6, 3),
+        # A window of 4: 6 keys are seen at all, and 3 times 4 pairs.
+        (node("Attention", "q k v - pk pv", "y nk nv", is_causal=1, left_window_size=3), _NEW, 12, 6),
+        (node("Attention", "q k v - pk pv", "y nk nv", left_window_size=3), _NEW, 6 + 5 + 4, 6),
+        (node("Attention", "q k v", "y", left_window_size=0, right_window_size=1), _NEW, 5, 3),
+        # All keys are given at once, and `n` says how many are valid: 3 queries at the end of 3.
+        (
+            node("Attention", "q k v - - - n", "y", q_num_heads=4, kv_num_heads=4, is_causal=1, left_window_size=1),
+            _IN_ROWS,
+            1 + 2 + 2,
+            3,
+        ),
+        (
+            node(*("MultiHeadAttention", "q k v - - - pk pv", "y nk nv", "com.microsoft"), **_HEADS, unidirectional=1),
+            _IN_ROWS,
+            3 * 12 + 6,
+            15,
+        ),
+        (node("GroupQueryAttention", "q k v pk pv n t", "y nk nv", **_GROUPS), _ONE, 13, 13),
+        (node("GroupQueryAttention", "q k v pk pv n t", "y nk nv", **_GROUPS, local_window_size=5), _ONE, 5, 5),
+    ],
+)
+def test_a_causal_kernel_sees_the_cache(
+    tmp_path: Path, made: onnx.NodeProto, shape: tuple[int, ...], pairs: int, read: int
+) -> None:
+    inputs: dict[str, Any] = dict.fromkeys("qkv", shape) | {"pk": (1, 4, 12, 8), "pv": (1, 4, 12, 8)}
+    inputs |= {"n": (INT64, (1,)), "t": (INT64, (1,))}
+    given = {name: inputs[name] for name in made.input if name}
+    found = counted(tmp_path, [made], given, " ".join(made.output), opset=25)
+    (attention,) = (record for record in found if record.name == "attention")
+    assert attention.written is not None
+    assert attention.written.matmul_flops == 2 * 4 * pairs * (8 + 8)
+    assert attention.written.bytes["dram"] == 2 * nbytes(shape) + 2 * nbytes((4, read, 8))
 
 
 def test_operators_of_onnx_runtime(tmp_path: Path) -> None:

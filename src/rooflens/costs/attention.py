@@ -18,24 +18,18 @@ KERNELS = (("flash", ""), ("flash", "_for_cpu"), ("efficient", ""), ("cudnn", ""
 """Names of torch's own fused kernels and of the device that some are for: what a script calls without us."""
 
 
-def pairs(queries: int, keys: int, causal: bool) -> int:
-    """(query, key) pairs that attend: all, or for a causal call those with key <= query (top-left aligned)."""
-    if not causal:
-        return queries * keys
-    square = min(queries, keys)
-    return square * (square + 1) // 2 + max(0, queries - keys) * keys
-
-
 def seen_keys(queries: int, keys: int, before: int, after: int, from_end: bool) -> int:
     """(query, key) pairs of one sequence where a query sees some keys before and after its own place; -1 is all.
 
     The last query stands at the last key (`from_end`), or the first at the first.
     """
+    if before < 0 and after < 0:
+        return queries * keys
     shift = keys - queries if from_end else 0
     if before < 0 and after == 0 and shift >= 0:  # causal: one key more for each query
         square = min(queries, keys)
         return shift * square + square * (square + 1) // 2 + (queries - square) * keys
-    total = 0
+    queries, keys, total = int(queries), int(keys), 0  # of thousands of terms nobody reads how they were computed
     for place in range(shift, shift + queries):
         first = 0 if before < 0 else max(0, place - before)
         last = keys - 1 if after < 0 else min(keys - 1, place + after)
@@ -96,11 +90,14 @@ def _demand(call: Call, output: Tensor, widths: int, vector: int, special: int) 
 
 
 def _one_length(call: Call, output: Tensor) -> tuple[int, int | None]:
-    """Pairs of all heads, and those of a causal kernel if the call is causal."""
+    """Pairs of all heads, and those of a kernel that leaves some out: a causal one, or one with a window."""
     heads = prod(output.shape[:-2])
     queries, keys = call.tensor("query").shape[-2], call.tensor("key").shape[-2]
     causal = bool(call.get("causal", call.get("is_causal")))
-    return heads * pairs(queries, keys, False), heads * pairs(queries, keys, True) if causal else None
+    before, after = map(int, call.integers("window", (-1, 0 if causal else -1)))
+    if before < 0 and after < 0:
+        return heads * queries * keys, None
+    return heads * queries * keys, heads * seen_keys(queries, keys, before, after, bool(call.get("from_end")))
 
 
 def _each_length(call: Call) -> tuple[int, int | None]:

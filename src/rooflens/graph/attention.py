@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rooflens.errors import ModelError
-from rooflens.graph.node import Node, operator
+from rooflens.graph.node import Given, Node, operator
 from rooflens.graph.value import GraphValue
 
 
@@ -15,10 +15,17 @@ def attention(node: Node) -> None:
     query, key, value = (_heads(node.value(i), node.integer(n)) for i, n in enumerate(_HEADS))
     key = _extended(node, key, past=4, present=1)
     value = _extended(node, value, past=5, present=2)
-    _attend(node, query, key, value, mask=node.optional(3), causal=bool(node.integer("is_causal")))
+    before, after = node.integer("left_window_size", -1), node.integer("right_window_size", -1)
+    window = (before, 0 if node.integer("is_causal") else after)
+    cached = node.optional(4) is not None or node.optional(_VALID_KEYS) is not None
+    _attend(node, query, key, value, mask=node.optional(3), window=window, cached=cached)
 
 
 _HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
+_VALID_KEYS = 6
+"""The input that tells how many keys of a cache that is given whole are valid."""
+_EVERYWHERE, _CAUSAL = (-1, -1), (-1, 0)
+"""Keys that a query sees before and after its own place; -1 is all of them."""
 
 
 @operator("com.microsoft.MultiHeadAttention")
@@ -27,8 +34,12 @@ def multi_head_attention(node: Node) -> None:
     query, key, value = _unpacked(node, heads)
     key = _extended(node, _heads(key, heads), past=6, present=1)
     value = _extended(node, _heads(value, heads), past=7, present=2)
-    causal = bool(node.integer("unidirectional"))
-    _attend(node, _heads(query, heads), key, value, mask=node.optional(5), causal=causal)
+    cached = node.optional(6) is not None
+    _attend(node, _heads(query, heads), key, value, mask=node.optional(5), window=_direction(node), cached=cached)
+
+
+def _direction(node: Node) -> tuple[int, int]:
+    return _CAUSAL if node.integer("unidirectional") else _EVERYWHERE
 
 
 def _unpacked(node: Node, heads: int) -> list[GraphValue]:
@@ -60,7 +71,10 @@ def _biased(node: Node, value: GraphValue) -> GraphValue:
 
 @operator("com.microsoft.GroupQueryAttention")
 def grouped_attention(node: Node) -> None:
-    """Causal attention with a cache; queries, keys and values may come in one tensor."""
+    """Causal attention with a cache; queries, keys and values may come in one tensor.
+
+    A local window counts the query's own place.
+    """
     heads, groups = node.integer("num_heads", 1), node.integer("kv_num_heads", 1)
     if node.optional(1) is None:
         packed = node.value(0)
@@ -70,7 +84,8 @@ def grouped_attention(node: Node) -> None:
         query, key, value = (_heads(node.value(i), n) for i, n in enumerate((heads, groups, groups)))
     key = _extended(node, key, past=3, present=1)
     value = _extended(node, value, past=4, present=2)
-    _attend(node, query, key, value, mask=None, causal=True)
+    window = (max(-1, node.integer("local_window_size", -1) - 1), 0)
+    _attend(node, query, key, value, mask=None, window=window, cached=node.optional(3) is not None)
 
 
 @operator("com.microsoft.Attention", "com.microsoft.QAttention")
@@ -87,31 +102,51 @@ def projected_attention(node: Node) -> None:
     else:
         node.emit("addmm", out, self=bias, mat1=rows, mat2=weight)
     operands = _pieces(projected, [(heads, width) for width in widths])
-    mask, causal = node.optional(5), bool(node.integer("unidirectional"))
     past = node.optional(8 if node.key.endswith("QAttention") else 4)
     if past is not None:  # keys and values of earlier tokens in one tensor: (2, batch, heads, length, width)
         for i, fresh in enumerate(operands[1:]):
             before = past.view(past.shape[1:], past.strides[1:], i * past.strides[0])
             operands[i + 1] = _longer(node, fresh, past.shape[3])
             node.emit("cat", operands[i + 1], tensors=[before, fresh])
-    _attend(node, *operands, mask=mask, causal=causal)
+    _attend(node, *operands, mask=node.optional(5), window=_direction(node), cached=past is not None)
 
 
 def _attend(
-    node: Node, query: GraphValue, key: GraphValue, value: GraphValue, *, mask: GraphValue | None, causal: bool
+    node: Node,
+    query: GraphValue,
+    key: GraphValue,
+    value: GraphValue,
+    *,
+    mask: GraphValue | None,
+    window: tuple[int, int],
+    cached: bool,
 ) -> None:
+    """Attend, each query to the keys in a window around its place; `cached` keys come before those of the queries."""
     batch, heads, length, _ = query.shape
     out = node.output().shaped((batch, heads, length, value.shape[-1]))
-    node.emit("attention", out, query=query, key=key, value=value, mask=mask, dropout=0.0, causal=causal, saving=False)
+    before, after = window
+    if cached and before >= 0:
+        key, value = (_last(part, length + before) for part in (key, value))
+    operands = {"query": query, "key": key, "value": value, "mask": mask}
+    sight: dict[str, Given] = {"window": window, "from_end": cached} if cached or before >= 0 or after > 0 else {}
+    node.emit("attention", out, **operands, dropout=0.0, causal=after == 0, saving=False, **sight)
+
+
+def _last(tokens: GraphValue, count: int) -> GraphValue:
+    """The last of (batch, heads, length, width): no query sees the others."""
+    batch, heads, length, width = tokens.shape
+    count = min(length, count)
+    return tokens.view((batch, heads, count, width), tokens.strides, (length - count) * tokens.strides[2])
 
 
 def _heads(value: GraphValue, heads: int) -> GraphValue:
     """(batch, length, heads x width) as (batch, heads, length, width)."""
     if len(value.shape) == 4:
         return value
-    batch, length, width = value.shape
-    heads = max(1, heads)
-    return value.shaped((batch, heads, length, width // heads))
+    batch, length, whole = value.shape
+    of_batch, of_token, of_number = value.strides
+    width = whole // max(1, heads)
+    return value.view((batch, max(1, heads), length, width), (of_batch, width * of_number, of_token, of_number))
 
 
 def _pieces(packed: GraphValue, parts: Sequence[tuple[int, int]]) -> list[GraphValue]:

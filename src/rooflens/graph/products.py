@@ -56,15 +56,24 @@ def _convolution(node: Node, inputs: GraphValue, weight: GraphValue, bias: Graph
 @operator("Gemm", "com.microsoft.FusedGemm")
 def gemm(node: Node) -> None:
     """alpha A B + beta C, each of A and B as it is or transposed."""
-    (first, second), added = operands(node), node.optional(2)
+    first, second = operands(node)
+    _gemm(node, first, second, node.optional(2), _result(node, first, second))
+    _activated(node)
+
+
+@operator("com.microsoft.QGemm")
+def quantized_gemm(node: Node) -> None:
+    _gemm(node, node.value(0), node.value(3), node.optional(6), node.output())
+
+
+def _gemm(node: Node, first: GraphValue, second: GraphValue, added: GraphValue | None, out: GraphValue) -> None:
+    """The product of two matrices, plus a third one if there is one."""
     left, right = _turned(node, first, second)
-    out = _result(node, first, second)
     if added is None:
         node.emit("mm", out, self=left, mat2=right)
     else:
         beta, alpha = node.number("beta", 1.0), node.number("alpha", 1.0)
         node.emit("addmm", out, self=unpacked(added), mat1=left, mat2=right, beta=beta, alpha=alpha)
-    _activated(node)
 
 
 @operator("MatMul", "MatMulInteger")
@@ -76,12 +85,6 @@ def matmul(node: Node) -> None:
 @operator("QLinearMatMul")
 def quantized_matmul(node: Node) -> None:
     product(node, node.value(0), node.value(3), node.output())
-
-
-@operator("com.microsoft.QGemm")
-def quantized_gemm(node: Node) -> None:
-    left, right = _turned(node, node.value(0), node.value(3))
-    node.emit("addmm", node.output(), self=node.optional(6), mat1=left, mat2=right)
 
 
 @operator("com.microsoft.FusedMatMul")
