@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from rooflens.costs.coded_activations import CodedActivations
 from rooflens.costs.registry import Need, cost, family_of
@@ -21,6 +22,8 @@ _SCALING = frozenset(("mul", "div", "add", "sub", "_to_copy", "clone"))
 
 Stored = Mapping[int, int]
 """Bytes by block of what a value is computed from."""
+_Holds = Literal["codes", "scales", "result", "nothing"]
+"""What an operation writes: codes, scales alone, the result of a product with codes, or anything else."""
 
 
 @dataclass(slots=True)
@@ -45,9 +48,11 @@ class _Flow:
 
     def follow(self, index: int, operation: Operation) -> None:
         """Find what an operation needs, if it computes with codes or what is made of them."""
-        sources = [self._source(operation, access) for access in operation.reads]
+        sources = [self._source(access) for access in operation.reads]
         codes = [self._codes(operation, access) for access in operation.reads]
-        need, holds, roots = None, "nothing", frozenset[int]()
+        need: Need | None = None
+        holds: _Holds = "nothing"
+        roots = frozenset[int]()
         if not operation.writes or (not operation.reads and family_of(operation.call.name) != "fill"):
             return
         if family_of(operation.call.name) == "matmul" and any(codes):
@@ -77,7 +82,7 @@ class _Flow:
             for access in (*operation.reads, *operation.writes):
                 self.needs |= dict.fromkeys(self.makers.get(access.block, ()), _WHERE_USED)
 
-    def _source(self, operation: Operation, access: Access) -> Stored | None:
+    def _source(self, access: Access) -> Stored | None:
         """The stored bytes that a value is computed from alone; None where it is computed from others."""
         for known in (self.made, self.scales):
             if access.block in known:
@@ -126,7 +131,7 @@ class _Flow:
         formula = f"The product before it can scale its result as it writes it: scales are read, {moved:,} B."
         return Need(bytes=moved, cause="dequantisation", formula=formula)
 
-    def _keep(self, index: int, operation: Operation, holds: str, sources: Sequence[Stored | None]) -> None:
+    def _keep(self, index: int, operation: Operation, holds: _Holds, sources: Sequence[Stored | None]) -> None:
         """Remember what an operation writes."""
         before = (self.makers.get(access.block, frozenset()) for access in operation.reads)
         makers = frozenset({index}).union(*before)

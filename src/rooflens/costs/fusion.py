@@ -24,8 +24,8 @@ _CASTS = frozenset({"_to_copy", "clone", "copy_"})
 _ANCHORS = frozenset({"normalization", "softmax", "reduction"})
 _SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 _PRODUCTS = frozenset({"bmm", "baddbmm"})
-_WINDOW = 64
-"""Groups that are still open: fusion is local, and a value's history is kept for this many groups."""
+_OPEN = 512
+"""Operations after its first one in which a group may still grow: fusion is local, so histories are short."""
 
 BlockVersion = tuple[int, int]
 """A block of memory and how often it has been written: in-place operations make a new value."""
@@ -164,8 +164,7 @@ def _join_pointwise(flow: _Flow) -> None:
         if kind == "anchor":
             anchored.add(node.group)
         outside = {m.group for m, _ in makers if m is not None and m.group != node.group}
-        newest = node.index
-        node.after = frozenset(g for g in history | outside if newest - g < 8 * _WINDOW)
+        node.after = frozenset(group for group in history | outside if node.index - group < _OPEN)
 
 
 def _join_attention(flow: _Flow) -> None:

@@ -7,11 +7,11 @@ Products of matrices are taken to run on matrix units, since chunked kernels run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
 
-from rooflens.costs.registry import Demand, Need, register
+from rooflens.costs.registry import Demand, Formula, Need, register
 from rooflens.costs.units import is_floating, matrix, pointwise
 from rooflens.records import Call, Tensor
 from rooflens.records.work import united
@@ -76,10 +76,6 @@ def _given(call: Call, *names: str) -> list[Tensor]:
     return [value for value in map(call.get, names) if isinstance(value, Tensor)]
 
 
-def _times(flops: Flops, factor: int) -> Flops:
-    return {unit: factor * n for unit, n in flops.items()}
-
-
 # Selective scan (Mamba 1) ---------------------------------------------------------------------------------------------
 
 
@@ -98,13 +94,6 @@ def selective(call: Call) -> Demand:
     Per token and channel dt x (1), D x (2), the bias of dt (1), and the gate z (3, 2 special).
     """
     return _demand(call, _selective(call))
-
-
-@register("scan", "selective_scan_backward")
-def selective_backward(call: Call) -> Demand:
-    """Twice the products of forward: each has two factors with a gradient."""
-    least = {unit: n for unit, n in _selective(call).items() if unit.startswith("vector")}
-    return _demand(call, _times(least, BACKWARD))
 
 
 # Products of a state that is a matrix ---------------------------------------------------------------------------------
@@ -147,16 +136,6 @@ def chunk_scan(call: Call) -> Demand:
     return _demand(call, _chunk_scan(call))
 
 
-@register("scan", "chunk_scan_backward")
-def chunk_scan_backward(call: Call) -> Demand:
-    """Twice the products of forward: each has two factors with a gradient."""
-    return _demand(call, _twice(_chunk_scan(call)))
-
-
-def _twice(forward: Flops) -> Flops:
-    return {unit: BACKWARD * n for unit, n in forward.items() if not unit.startswith("special")}
-
-
 @register("scan", "chunk_state_update")
 def chunk_state_update(call: Call) -> Demand:
     """One token: the state meets (dt x) B and C, a multiply-add each per element, beside 1 exp per head."""
@@ -192,12 +171,6 @@ def delta_rule(call: Call) -> Demand:
     return _demand(call, _delta_rule(call))
 
 
-@register("scan", "gated_delta_rule_backward")
-def delta_rule_backward(call: Call) -> Demand:
-    """Twice the products of forward: each has two factors with a gradient."""
-    return _demand(call, _twice(_delta_rule(call)))
-
-
 def _matrix_memory(call: Call, key: Tensor, value: Tensor, state: str) -> Flops:
     """Linear attention of (batch, heads, tokens, width): S = decay S + k v and h = S q."""
     batch, heads, tokens, width = key.shape
@@ -226,10 +199,8 @@ def mlstm(call: Call) -> Demand:
     return _demand(call, _mlstm(call))
 
 
-@register("scan", "mlstm_backward")
-def mlstm_backward(call: Call) -> Demand:
-    """Twice the products of forward: each has two factors with a gradient."""
-    return _demand(call, _twice(_mlstm(call)))
+def _lightning(call: Call) -> Flops:
+    return _matrix_memory(call, call.tensor("key"), call.tensor("value"), "state")
 
 
 @register("scan", "lightning_attention")
@@ -238,13 +209,7 @@ def lightning(call: Call) -> Demand:
 
     Few tokens need less as attention: q k per pair, and its product with v.
     """
-    return _demand(call, _matrix_memory(call, call.tensor("key"), call.tensor("value"), "state"))
-
-
-@register("scan", "lightning_attention_backward")
-def lightning_backward(call: Call) -> Demand:
-    """Twice the products of forward: each has two factors with a gradient."""
-    return _demand(call, _twice(_matrix_memory(call, call.tensor("key"), call.tensor("value"), "state")))
+    return _demand(call, _lightning(call))
 
 
 # Elementwise recurrences ----------------------------------------------------------------------------------------------
@@ -296,7 +261,24 @@ def short_convolution(call: Call) -> Demand:
     return _demand(call, _short_convolution(call))
 
 
-@register("convolution", "short_convolution_backward")
-def short_convolution_backward(call: Call) -> Demand:
-    """The gradients of input and weight, each as forward."""
-    return _demand(call, _times(_short_convolution(call), BACKWARD))
+# Gradients ------------------------------------------------------------------------------------------------------------
+
+
+def _gradient_of(forward: Callable[[Call], Flops]) -> Formula:
+    def backward(call: Call) -> Demand:
+        """Twice the products of forward: each has two factors with a gradient."""
+        least = forward(call)
+        return _demand(call, {unit: BACKWARD * n for unit, n in least.items() if not unit.startswith("special")})
+
+    return backward
+
+
+for _name, _forward in (
+    ("selective_scan", _selective),
+    ("chunk_scan", _chunk_scan),
+    ("gated_delta_rule", _delta_rule),
+    ("mlstm", _mlstm),
+    ("lightning_attention", _lightning),
+):
+    register("scan", f"{_name}_backward")(_gradient_of(_forward))
+register("convolution", "short_convolution_backward")(_gradient_of(_short_convolution))

@@ -136,8 +136,7 @@ def _sizes(call: Call, image: Tensor) -> _Sizes | None:
     """The sizes; None of a convolution that no rule is about: an empty one, one per channel, or channels-last order."""
     if not image.elements:
         return None
-    weight, groups, transposed = call.tensor("weight"), call["groups"], bool(call["transposed"])
-    assert isinstance(groups, int)
+    weight, groups, transposed = call.tensor("weight"), call.integer("groups"), bool(call["transposed"])
     if groups == image.shape[1] != 1 or image.memory_format in ("channels_last", "channels_last_3d"):
         return None
     result = call.outputs[0] if call.name == "convolution" else call.tensor("grad_output")

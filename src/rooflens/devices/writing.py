@@ -50,18 +50,16 @@ def _table(name: str, values: Mapping[str, Ceiling | Fact]) -> list[str]:
 
 
 def _fields(value: Ceiling | Fact, unit: str | None) -> Iterable[str]:
-    ceiling = value if isinstance(value, Ceiling) else None
-    number = ceiling.rate if ceiling is not None else value.value  # type: ignore[union-attr]
-    yield f"value = {_amount(number, unit)}"
+    yield f"value = {_amount(value.rate if isinstance(value, Ceiling) else value.value, unit)}"
     yield f"origin = {_quoted(value.origin)}"
     if value.reference:
         yield f"reference = {_quoted(value.reference)}"
     if not value.verified:
         yield "verified = false"
-    if ceiling is not None and ceiling.computes:
-        yield f"silicon = {_quoted(ceiling.silicon)}"
-        if ceiling.accumulate is not None:
-            yield f"accumulate = {_quoted(ceiling.accumulate)}"
+    if isinstance(value, Ceiling) and value.computes:
+        yield f"silicon = {_quoted(value.silicon)}"
+        if value.accumulate is not None:
+            yield f"accumulate = {_quoted(value.accumulate)}"
 
 
 def _amount(number: float, unit: str | None) -> str:

@@ -64,9 +64,7 @@ class Blueprint:
             answer those of its first step, which in an encoder-decoder are those of the decoder.
         least_tokens: the fewest that it takes, more than one where images are among them.
         positions: the most tokens of a sequence, by its configuration; None where that is not known.
-        least_tokens: int = 1
-    positions: int | None = None
-    example_of_step: of a language model: from mode and options of another step to its inputs for a batch.
+        example_of_step: of a language model: from mode and options of another step to its inputs for a batch.
         module: the module, if it was handed in: it is never moved, and copied before it runs.
     """
 

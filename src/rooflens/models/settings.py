@@ -1,4 +1,4 @@
-"""Mapping[str, str] of torch that a case decides, and the words for those that a user's code has changed."""
+"""Settings of torch that a case decides, and the words for those that a user's code has changed."""
 
 from __future__ import annotations
 

@@ -188,10 +188,8 @@ class Request:
 
     def check_words(self) -> None:
         """Raise InvalidValue for a dtype or a mode that is not known, or an option that the mode has no use for."""
-        checked(
-            *(partial(check_word, "dtype", self.dtype) for _ in range(self.dtype is not None)),
-            partial(check_word, "mode", self.mode),
-        )
+        words = {"dtype": self.dtype, "mode": self.mode}
+        checked(*(partial(check_word, what, word) for what, word in words.items() if word is not None))
         self.options.check_mode(self.mode)
 
     def possible_runs(self) -> tuple[Run, ...]:

@@ -121,9 +121,8 @@ def _is_place(name: str, value: object) -> bool:
 
 
 @cache
-def _only_finds(kind: Hashable, name: str) -> bool:
+def _only_finds(kind: type, name: str) -> bool:
     """True if the code of a class uses an attribute to look something up in what it is given, and for nothing else."""
-    assert isinstance(kind, type)
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] == "torch" or base is object:
             continue

@@ -47,6 +47,11 @@ class SeenOperation:
     writes: tuple[Touched, ...]
     held: int
 
+    @property
+    def beside_memory(self) -> Hashable:
+        """What it is, whichever memory it touches in whichever module."""
+        return replace(self.operation, path=""), self.layout, self.path, self.held
+
 
 @dataclass(frozen=True, slots=True)
 class NewTensor:
@@ -105,6 +110,11 @@ class SeenCall:
     states: tuple[int, ...] = field(default=(), compare=False)
 
     @property
+    def beside_operations(self) -> tuple[Any, ...]:
+        """What it did besides its operations, whichever module was called in whichever place of the step."""
+        return self.made, self.moments, self.views, self.module_calls, self.output
+
+    @property
     def returned(self) -> frozenset[int]:
         """The blocks that it returned, of those that it made."""
         results = (leaf.made for leaf in leaves(self.output) if isinstance(leaf, NewTensor))
@@ -125,8 +135,7 @@ def shared(one: SeenCall, other: SeenCall, lifetimes: Lifetimes) -> SeenCall:
     matching = _Matching(lifetimes)
     operations = tuple(_each(matching.operation, one.operations, other.operations))
     died = tuple(_each(matching.death, one.died, other.died))
-    bare = {"path": "", "operations": (), "begin": 0, "first": 0, "died": ()}
-    if replace(one, **bare) != replace(other, **bare):  # type: ignore[arg-type]
+    if one.beside_operations != other.beside_operations:
         raise Unlike
     return replace(other, operations=operations, died=died, states=matching.states())
 
@@ -152,8 +161,7 @@ class _Matching:
         return tuple(block for _, block in self._states)
 
     def operation(self, one: SeenOperation, other: SeenOperation) -> SeenOperation:
-        bare = {"operation": replace(one.operation, path=""), "reads": (), "writes": ()}
-        if replace(one, **bare) != replace(other, **bare | {"operation": replace(other.operation, path="")}):  # type: ignore[arg-type]
+        if one.beside_memory != other.beside_memory:
             raise Unlike
         reads, writes = (
             tuple(_each(self._access, mine, theirs))

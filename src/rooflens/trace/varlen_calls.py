@@ -182,8 +182,8 @@ def _flash(
     num_splits: int | None = None,
 ) -> tuple[Tensor, ...]:
     window = _window(window_size_left, window_size_right, is_causal)
-    more = {"dropout": dropout_p, "lengths": seqused_k, "pages": block_table}
-    results = _kernel(query, key, value, (cum_seq_q, cum_seq_k), window, **more)  # type: ignore[arg-type]
+    begins = (cum_seq_q, cum_seq_k)
+    results = _kernel(query, key, value, begins, window, dropout=dropout_p, lengths=seqused_k, pages=block_table)
     return *results, *(query.new_empty(0) for _ in range(3))
 
 
@@ -215,8 +215,8 @@ def _efficient(
     packed = cu_seqlens_q is not None
     q, k, v = (t.squeeze(0) if packed else t for t in (query, key, value))
     window = _window(None if window_size is None else window_size - 1, None, causal)
-    more: dict[str, Any] = {"dropout": dropout_p, "lengths": seqlen_k, "from_end": custom_mask_type != 1}
-    output, logsumexp = _kernel(q, k, v, (cu_seqlens_q, cu_seqlens_k), window, **more)
+    begins, from_end = (cu_seqlens_q, cu_seqlens_k), custom_mask_type != 1
+    output, logsumexp = _kernel(q, k, v, begins, window, dropout=dropout_p, lengths=seqlen_k, from_end=from_end)
     return output.unsqueeze(0) if packed else output, logsumexp, *seeds, max_seqlen_q, max_seqlen_k
 
 
@@ -242,25 +242,9 @@ def _varlen(
     return *results, query.new_empty(0)
 
 
-def _varlen_out(
-    out: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seq_q: Tensor,
-    cu_seq_k: Tensor | None,
-    max_q: int,
-    max_k: int,
-    is_causal: bool = False,
-    scale: float | None = None,
-    window_size: list[int] | None = None,
-    enable_gqa: bool = False,
-    seqused_k: Tensor | None = None,
-    block_table: Tensor | None = None,
-    num_splits: int | None = None,
-) -> Tensor:
-    more = (is_causal, scale, window_size, enable_gqa, seqused_k, block_table, num_splits)
-    attended, logsumexp, _ = _varlen(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *more)
+def _varlen_out(out: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """The same into a tensor that is given."""
+    attended, logsumexp, _ = _varlen(*args, **kwargs)
     with torch.no_grad(), _disable_current_modes():  # the kernel writes there itself
         out.copy_(attended)
     return logsumexp
@@ -292,9 +276,9 @@ def _cudnn(
     if attn_bias is not None:
         raise ModelError(_BIASED)
     window = _window(None, None, is_causal)
-    more: dict[str, Any] = {"dropout": dropout_p, "lengths": seqused_k, "pages": block_table}
-    results = _kernel(query, key, value, (cum_seq_q, cum_seq_k), window, **more)
-    return *results, cum_seq_q, cum_seq_k, max_q, max_k, *seeds
+    begins = (cum_seq_q, cum_seq_k)
+    results = _kernel(query, key, value, begins, window, dropout=dropout_p, lengths=seqused_k, pages=block_table)
+    return *results, *begins, max_q, max_k, *seeds
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
