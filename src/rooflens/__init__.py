@@ -6,7 +6,6 @@ The public names are loaded when they are first used, so that ``import rooflens`
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -89,20 +88,6 @@ if not TYPE_CHECKING:  # a type checker that saw this would accept any misspelt 
 
     def __dir__() -> list[str]:
         return __all__
-
-
-def _in_notebook(value: object) -> str | None:
-    """Return a result as a notebook shows it. As with public names, what makes it is loaded when it is asked for."""
-    html: Callable[[object], str | None] = import_module("rooflens.report.notebook_tables").html
-    return html(value)
-
-
-def _frame_rows(records: object, by: str, depth: int | None) -> tuple[list[dict[str, object]], dict[str, str]]:
-    """Return the rows of a table for a data frame, and units by column; what makes tables is loaded when asked for."""
-    rows: tuple[list[dict[str, object]], dict[str, str]] = import_module("rooflens.report.asked_tables").frame_rows(
-        records, by, depth
-    )
-    return rows
 
 
 class _Package(ModuleType):

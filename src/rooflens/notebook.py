@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import rooflens
+from rooflens.on_demand import notebook_html
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ class Displayed:
 
     def _repr_html_(self) -> str | None:
         """Return what a notebook shows; None leaves it with the text."""
-        return rooflens._in_notebook(self)
+        return notebook_html(self)
 
 
 class Listed(tuple[T, ...], Displayed):

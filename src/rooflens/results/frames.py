@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import rooflens
 from rooflens.errors import MissingDependency
+from rooflens.on_demand import Rows, table_rows
 from rooflens.records import Record
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def of_pandas(held: _Held, by: str | None, depth: int | None) -> pandas.DataFram
     return frame
 
 
-def _rows(held: _Held, by: str | None, depth: int | None) -> tuple[list[dict[str, object]], dict[str, str]]:
+def _rows(held: _Held, by: str | None, depth: int | None) -> tuple[Rows, dict[str, str]]:
     """Return a row per record, or those of a table with its units."""
-    return ([_row(record) for record in held.records], {}) if by is None else rooflens._frame_rows(held, by, depth)
+    return ([_row(record) for record in held.records], {}) if by is None else table_rows(held, by, depth)
 
 
 def _row(record: Record) -> dict[str, object]:
