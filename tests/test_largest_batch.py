@@ -260,6 +260,12 @@ def test_beyond_the_cap_the_answer_is_at_least() -> None:
     assert f">= {CAP}" in rl.table(Fits([fit], rl.RecordSet(())))
 
 
+def test_samples_per_second_of_an_unknown_batch_are_unknown_and_not_zero() -> None:
+    fit = on(1e13)
+    assert fit.throughput
+    assert replace(fit, case=replace(fit.case, batch=None)).throughput is None
+
+
 # No batch -----------------------------------------------------------------------------------------------------------
 
 

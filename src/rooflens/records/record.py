@@ -126,6 +126,11 @@ class Memory:
         """Bytes that the device reports at the peak: tensors, and what libraries take as far as it is known."""
         return None if self.peak is None else self.peak + (self.workspace or 0)
 
+    @property
+    def causes(self) -> dict[str, int | None]:
+        """Bytes of each of `MEMORY_CAUSES`; None where they are not known."""
+        return {cause: getattr(self, cause) for cause in MEMORY_CAUSES}
+
 
 MEMORY_CAUSES = ("parameters", "buffers", "inputs", "activations", "gradients", "optimizer", "kv_cache", "temporaries")
 WITH_THE_BATCH = ("inputs", "activations", "kv_cache", "temporaries")

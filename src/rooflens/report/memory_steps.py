@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rooflens.records import MEMORY_CAUSES, Memory
+from rooflens.records import Memory
 from rooflens.report.table import Column, Table, build
 from rooflens.results import RecordSet, join
 
@@ -40,8 +40,7 @@ def memory_steps(rs: RecordSet) -> Iterator[Table]:
 
 def _causes(estimated: Memory) -> Iterator[_Row]:
     so_far = 0
-    for cause in MEMORY_CAUSES:
-        amount = getattr(estimated, cause)
+    for cause, amount in estimated.causes.items():
         if amount:
             so_far += amount
             yield _Row(cause.replace("_", " "), amount, so_far, "estimate")

@@ -24,7 +24,7 @@ from rooflens.records import (
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.recorded_shapes import mismatch
 from rooflens.results.recordset import RecordSet
-from rooflens.results.totals import Total
+from rooflens.results.totals import Total, sum_of_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class Evidence:
             fits = True
         largest = None
         if fits is False and count == 1 and self.case.batch is not None:
-            growing = sum(getattr(held, cause) or 0 for cause in WITH_THE_BATCH)
+            growing = sum(held.causes[cause] or 0 for cause in WITH_THE_BATCH)
             # Of a workspace, the most is that of a convolution, which grows with the batch.
             nothing = dict.fromkeys(WITH_THE_BATCH, 0) | {"workspace": 0}
             least = needed(replace(held, peak=held.peak - growing, **nothing), memory, free)
@@ -359,9 +359,8 @@ def _measured(records: Sequence[Record]) -> Measured | None:
     if whole:
         pool = _pooled(whole)
         return Measured(seconds=pool.median, timing=pool, pooled=len(whole))
-    pieces = [None if r.timing is None else r.timing.median * r.calls for r in records]
-    known = [seconds for seconds in pieces if seconds is not None]
-    return Measured(seconds=sum(known), pieces=True) if known and len(known) == len(pieces) else None
+    seconds = sum_of_all(r.seconds for r in records)
+    return None if seconds is None else Measured(seconds=seconds, pieces=True)
 
 
 def _together(parts: Sequence[Measured]) -> Measured | None:

@@ -10,7 +10,7 @@ from typing import Literal
 from rooflens.devices.reserves import Reserve, needed
 from rooflens.errors import AmbiguousResult
 from rooflens.notebook import Displayed
-from rooflens.records import MEMORY_CAUSES, Case, Device, Memory
+from rooflens.records import Case, Device, Memory
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import Total
 
@@ -64,11 +64,12 @@ class Fit:
 
     @property
     def words(self) -> str:
-        """What was searched for, in words; `unit`: one of it."""
+        """What was searched for, in words."""
         return "largest batch" if self.of == "batch" else "longest context"
 
     @property
     def unit(self) -> str:
+        """One of what was searched for."""
         return "sample" if self.of == "batch" else "token"
 
     @property
@@ -99,15 +100,15 @@ class Fit:
         """The largest cause of the peak."""
         if self.held is None:
             return None
-        amounts = {cause: getattr(self.held, cause) or 0 for cause in MEMORY_CAUSES}
-        return max(amounts, key=lambda cause: amounts[cause])
+        amounts = self.held.causes
+        return max(amounts, key=lambda cause: amounts[cause] or 0)
 
     @property
     def throughput(self) -> float | None:
         """Samples per second that the bound allows at most, on all devices together."""
-        if not self.size or self.total is None or not self.total.seconds:
+        if not self.size or self.case.samples is None or self.total is None or not self.total.seconds:
             return None
-        return self.count * (self.case.samples or 0) / self.total.seconds
+        return self.count * self.case.samples / self.total.seconds
 
 
 class Fits(Displayed):

@@ -133,7 +133,7 @@ def _pieces(amounts: Amounts, groups: Iterable[str], unit: str) -> Iterator[BarP
 
 def _bytes(memory: Memory) -> Amounts:
     """Return the bytes at the peak by cause, the workspace beside them."""
-    known = {cause: getattr(memory, cause) for cause in (*MEMORY_CAUSES, _WORKSPACE)}
+    known = memory.causes | {_WORKSPACE: memory.workspace}
     return {_words(cause): amount for cause, amount in known.items() if amount}
 
 

@@ -15,7 +15,6 @@ from rooflens.compare.doubts import listed
 from rooflens.compare.throughput import KNEE, WITH_EXPECTED
 from rooflens.compare.timed_cases import quantity_of
 from rooflens.compare.uncertainty import LEVEL
-from rooflens.records import MEMORY_CAUSES
 from rooflens.report.study.agreement import pairs
 from rooflens.report.study.cases import count, spread
 from rooflens.report.study.content import Section, Sentences
@@ -161,8 +160,9 @@ def _memory(view: StudyView) -> Iterator[str]:
     if not peaks:
         return
     peak, memory, case = max(peaks, key=lambda entry: entry[0])
-    largest = max(MEMORY_CAUSES, key=lambda cause: getattr(memory, cause) or 0)
-    share = (getattr(memory, largest) or 0) / peak
+    amounts = {cause: amount or 0 for cause, amount in memory.causes.items()}
+    largest = max(amounts, key=lambda cause: amounts[cause])
+    share = amounts[largest] / peak
     of_it = f", {percent(share)} of it {largest.replace('_', ' ')}" if share else ""
     yield f"The most memory is estimated for {replace(case, device=None).label()}: {units.show(peak, 'B')}{of_it}."
 
