@@ -233,9 +233,9 @@ def test_a_chart_from_the_command_line(tmp_path: Path) -> None:
     records(items, [device()]).save(file)
     result = CliRunner().invoke(cli, ["plot", str(file), "--chart", "latency", "-o", str(out)])
     assert (result.exit_code, out.read_bytes()[:5]) == (0, b"<?xml")
-    both = CliRunner().invoke(cli, ["plot", str(file), "--chart", "latency", "--by", "op", "-o", str(out)])
-    assert both.exit_code == 2
-    assert "--chart goes without" in both.output
+    for option, value in (("--by", "op"), ("--depth", "0")):
+        both = CliRunner().invoke(cli, ["plot", str(file), "--chart", "latency", option, value, "-o", str(out)])
+        assert (both.exit_code, f"--chart goes without {option}" in both.output) == (2, True)
 
 
 points = st.tuples(st.floats(min_value=-3, max_value=3), st.floats(min_value=-3, max_value=3))

@@ -20,7 +20,7 @@ from rooflens.cli.options import (
     save_picture,
     write,
 )
-from rooflens.cli.parameter_types import OneOf
+from rooflens.cli.parameter_types import OneOf, OptionType
 from rooflens.cli.prices import price_option
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ DOUBTFUL = 4
 """Exit code where nothing is slower, but --fail-if-slower cannot tell of a step, or --fail-if-doubtful finds doubts."""
 
 
-class Percent(click.ParamType):  # type: ignore[type-arg]
+class Percent(OptionType):
     """A share in percent."""
 
     name = "n%"

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 import rooflens as rl
 from rooflens.cli.command_group import say
+from rooflens.cli.parameter_types import OptionType
 from rooflens.known_models import known_models
 
 _REGISTERED = re.compile(r"^@register_model\(\)\n(?:[@ )].*\n)*def (\w+)", re.MULTILINE)
@@ -20,7 +21,7 @@ _REGISTERED = re.compile(r"^@register_model\(\)\n(?:[@ )].*\n)*def (\w+)", re.MU
 _PREFIXES = ("timm:", "hf:")
 
 
-class _Named(click.ParamType):  # type: ignore[type-arg]
+class _Named(OptionType):
     """A word that is passed on as it is; a shell completes it with names and files."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:

@@ -12,6 +12,10 @@ import click
 from rooflens.runs.dtype_names import dtype_hint, dtype_named
 
 
+class OptionType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no parameters of types
+    """What the text of an option becomes."""
+
+
 class OneOf(click.Choice):  # type: ignore[type-arg]
     """One of some words; of a word that is none of them the message says which was meant."""
 
@@ -26,7 +30,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
             raise click.BadParameter(error.message.rstrip(".") + hint, ctx, param) from error
 
 
-class IntList(click.ParamType):  # type: ignore[type-arg]
+class IntList(OptionType):
     """Whole numbers of at least 1, separated by commas."""
 
     name = "n,n,..."
@@ -44,7 +48,7 @@ class IntList(click.ParamType):  # type: ignore[type-arg]
         return numbers
 
 
-class WordList(click.ParamType):  # type: ignore[type-arg]
+class WordList(OptionType):
     """Words, separated by commas."""
 
     name = "name,name,..."
@@ -53,7 +57,7 @@ class WordList(click.ParamType):  # type: ignore[type-arg]
         return value if isinstance(value, tuple) else tuple(filter(None, map(str.strip, str(value).split(","))))
 
 
-class Dtype(click.ParamType):  # type: ignore[type-arg]
+class Dtype(OptionType):
     """A dtype; the names that torch has for it are known too."""
 
     name = "dtype"
@@ -87,7 +91,7 @@ class DtypeList(Dtype):
         return self.named(value if isinstance(value, list) else str(value).split(","), param, ctx)
 
 
-class OutputPath(click.ParamType):  # type: ignore[type-arg]
+class OutputPath(OptionType):
     """A file whose suffix says what is written.
 
     Args:
@@ -108,7 +112,7 @@ class OutputPath(click.ParamType):  # type: ignore[type-arg]
         return path
 
 
-class NamedSize(click.ParamType):  # type: ignore[type-arg]
+class NamedSize(OptionType):
     """A name and a whole number, split at the last ``=``."""
 
     name = "name=n"

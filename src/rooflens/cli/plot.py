@@ -91,8 +91,9 @@ def plot(
     FILES are record files and all other files that 'rooflens read' takes. If hardware counters counted bytes at several
     memory levels, a piece has a mark for each level, under the roof of that level: the hierarchical roofline.
     """
-    if chart is not None and any(roofline.values()):
-        raise click.UsageError("--chart goes without --device, --by, --level, --top and --title: they are of rooflines")
+    given = [name for name, value in roofline.items() if value not in (None, ())]
+    if chart is not None and given:
+        raise click.UsageError(f"--chart goes without --{given[0]}, which is of rooflines")
     if not files and not roofline["device"]:
         raise click.UsageError("nothing to draw: name record files, or devices with --device")
     targets = [_target(path, format_) for path in outputs]

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from rooflens.cli.completion import usual_name
+from rooflens.cli.parameter_types import OptionType
 
 
-class Price(click.ParamType):  # type: ignore[type-arg]
+class Price(OptionType):
     """A device and its price, or a file of them."""
 
     name = "device=price"
