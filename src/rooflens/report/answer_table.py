@@ -103,7 +103,9 @@ def notes_on_tokens(rows: Sequence[AnsweredRow]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _WholeAnswer:
+class WholeCase:
+    """A case as one row."""
+
     evidence: Evidence
     only: Phase | None = None
 
@@ -131,7 +133,7 @@ def _option(name: str) -> Any:
     return lambda row: dict(row.case.options).get(name)
 
 
-def _others(row: _WholeAnswer) -> str | None:
+def _others(row: WholeCase) -> str | None:
     return " ".join(f"{name}={value}" for name, value in row.case.options if name not in _LENGTHS) or None
 
 
@@ -172,7 +174,7 @@ _WORDS = (
 
 def whole_answers(rs: RecordSet) -> Iterator[Table]:
     """Yield a table with a row for each whole answer on a device, if there is any."""
-    rows = [_WholeAnswer(item) for item in join(rs) if item.case.mode in ANSWERING]
+    rows = [WholeCase(item) for item in join(rs) if item.case.mode in ANSWERING]
     if any(row.total is not None and row.total.device is not None for row in rows):
         yield build("Answers", _COLUMNS, rows, notes=[*_WORDS, *notes_on_tokens(rows)])
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from rooflens.errors import InvalidValue
 from rooflens.report.figures.case_pieces import BY, PieceKind
-from rooflens.report.table import PERCENT, Column, Row, Table, Value, percent
+from rooflens.report.table import PERCENT, Column, Row, Table, percent
 from rooflens.runs.options import OPTIONS
 
 IN_ORDER = "order"
@@ -135,13 +135,13 @@ def _costliest(table: Table) -> int | None:
     return None
 
 
-def _sorted(rows: Sequence[tuple], place: int | None) -> list:  # type: ignore[type-arg]
+def _sorted(rows: Sequence[Row], place: int | None) -> list[Row]:
     """Return rows by a column: the largest numbers first, words by letter, and unknown values last."""
     if place is None:
         return list(rows)
 
-    def key(row: Sequence) -> tuple[bool, float, str]:  # type: ignore[type-arg]
-        value: Value = row[place].value
+    def key(row: Row) -> tuple[bool, float, str]:
+        value = row[place].value
         if isinstance(value, str):
             return False, 0.0, value
         return value is None, 0.0 if value is None else -float(value), ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from typing import Literal
 
 from rooflens.errors import InvalidValue
 from rooflens.report.arranged import IN_ORDER, TableView, arranged, column_number
@@ -16,6 +17,7 @@ from rooflens.report.summary import SUMMARY_COLUMNS, summary, whole_steps
 from rooflens.report.table import COUNT, Table, Value
 from rooflens.report.text_formats import json_rows
 from rooflens.results import Evidence, RecordSet, join
+from rooflens.results.parts import PartKind
 
 _NO_KERNELS = (
     "these records hold no kernels: 'rooflens counters' and 'rooflens read' find them; without them, name family, op or"
@@ -47,18 +49,18 @@ def asked_tables(records: RecordSet, view: TableView, *, together: bool = False)
     Raises:
         InvalidValue: the records have no such pieces, or a column is not known.
     """
-    if view.by in (None, "model", "phase"):
-        table = summary(records)
-        if view.by == "model":
-            table = whole_steps(table)
-        return [arranged(table, view)]
-    if view.by == "module-family":
+    by = view.by
+    match by:
+        case None | "model" | "phase":
+            table = summary(records)
+            return [arranged(whole_steps(table) if by == "model" else table, view)]
+    if by == "module-family":
         records = at_depth(records, view.depth)
     groups = [join(records)] if together else [(item,) for item in join(records)]
-    limit = view.top if together or view.by not in ("op", "kernel") else view.top or SHOWN
-    tables = [table for items in groups if (table := _by_pieces(items, view)).rows]
+    limit = view.top if together or by not in ("op", "kernel") else view.top or SHOWN
+    tables = [table for items in groups if (table := _by_pieces(items, by, view)).rows]
     if not tables:
-        raise InvalidValue(_NO_KERNELS if view.by == "kernel" else _NO_PARTS.format(view.by))
+        raise InvalidValue(_NO_KERNELS if by == "kernel" else _NO_PARTS.format(by))
     return [arranged(table, replace(view, top=limit)) for table in tables]
 
 
@@ -88,8 +90,8 @@ def _depth(row: Mapping[str, Value]) -> int:
     return int(row["depth"] or 0)
 
 
-def _by_pieces(items: Sequence[Evidence], view: TableView) -> Table:
-    if view.by == "module":
+def _by_pieces(items: Sequence[Evidence], by: PartKind | Literal["module"], view: TableView) -> Table:
+    if by == "module":
         flat = view.top is not None or view.sort not in (None, IN_ORDER)
         return layer_table(items, view.depth, flat=flat)
-    return part_table(items, view.by)  # type: ignore[arg-type]
+    return part_table(items, by)

@@ -96,19 +96,14 @@ def case_columns(of: str) -> tuple[Column, ...]:
             words=True,
             **text,
         ),
-        _short(Column("device", "device", read=f"{of}.device", align="left", title="on {}")),
+        Column("device", "device", read=lambda row: _device(getattr(row, of).device), align="left", title="on {}"),
     )
 
 
-def _short(device: Column) -> Column:
-    """Return the column of devices with names that are short for people."""
-
-    def read(row: Any) -> Entry:
-        name = device.value(row)
-        short = short_device(name) if isinstance(name, str) else None
-        return Entry(name, label=None if short == name else short) if not isinstance(name, Entry) else name
-
-    return replace(device, read=read)
+def _device(name: str | None) -> Entry:
+    """Return the name of a device, which is short for people."""
+    short = None if name is None else short_device(name)
+    return Entry(name, label=None if short == name else short)
 
 
 def cause_columns(of: str) -> tuple[Column, ...]:

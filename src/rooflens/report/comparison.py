@@ -32,7 +32,7 @@ from rooflens.report.advice import advice_table
 from rooflens.report.columns import CASE, PHASE, ROOM, case_columns, p_entry, whole
 from rooflens.report.ranking import ranking_for_files, ranking_tables
 from rooflens.report.series import asked_table, correlation_table, exponent_table, phases_table, sweep_table
-from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, at, build
 from rooflens.results import Time
 
 STEP = "step"
@@ -76,7 +76,7 @@ def _across(before: Column, after: Column) -> Column:
         key=f"after_{after.key}",
         header=f"{after.header} after",
         title="",
-        read=lambda row: None if after.value(row) == before.value(row) else after.value(row),
+        read=lambda row: None if after.entry(row) == before.entry(row) else after.entry(row),
     )
 
 
@@ -153,8 +153,7 @@ def _alone(sides: dict[str, Sequence[Case]]) -> Iterator[Table]:
 
 def _amount(key: str, header: str, unit: str, path: str) -> Column:
     """Return the column of what one source says of the work of a piece."""
-    plain = Column(key, header, unit, path, group="work")
-    return replace(plain, read=lambda row: whole(plain.value(row)))  # type: ignore[arg-type]
+    return Column(key, header, unit, lambda row: whole(at(row, path.split("."))), group="work")
 
 
 def _piece_phase(row: Joined) -> str | None:

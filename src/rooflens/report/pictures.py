@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from rooflens.compare import correlations, sweeps
@@ -94,6 +95,11 @@ def correlation(records: RecordSet) -> Chart | None:
     return heat_map(known) if known else None
 
 
+def shares_by(key: str, by: By, records: RecordSet) -> Chart | None:
+    """Return what some pieces have of an amount of each case; None where no case has that amount."""
+    return shares(join(records), key, by)
+
+
 _SHARES = ("flops", "bytes", "bound", "time", "memory")
 _BY: tuple[By, ...] = ("family", "phase")
 _NEEDS: Mapping[str, str] = {
@@ -112,7 +118,7 @@ CHARTS: Mapping[str, tuple[Callable[[RecordSet], Chart | None], str]] = {
     "time-by-cause": (spent_on, "an estimate on a device"),
     **{
         f"{key}-by-{by}": (
-            lambda records, key=key, by=by: shares(join(records), key, by),  # type: ignore[misc]
+            partial(shares_by, key, by),
             f"{_NEEDS.get(key, 'an estimate')}{' of several phases' if by == 'phase' else ''}",
         )
         for by in _BY

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from rooflens.compare import AskedNumber, Correlation, Exponent, PhaseRatio, Sweep
@@ -12,7 +11,7 @@ from rooflens.compare.throughput import FEWEST, KNEE
 from rooflens.compare.timed_cases import COMPARED, quantity_of
 from rooflens.compare.uncertainty import FEWEST_ASYMPTOTIC, FEWEST_FITTED, FEWEST_POINTS, LEVEL, METHODS, Method
 from rooflens.report.columns import CASE, case_columns, p_entry
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, at, build
 from rooflens.results import QUANTITIES
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS
 from rooflens.units import show
@@ -27,19 +26,25 @@ def _two_decimals(value: float | None) -> Entry:
 
 def _rounded(key: str, header: str, path: str, group: str, show: Literal["always", "room"] = "always") -> Column:
     """Return the column of a coefficient or an exponent, in two decimals for people."""
-    plain = Column(key, header, "", path, group=group, show=show)
-    return replace(plain, read=lambda item: _two_decimals(plain.value(item)))  # type: ignore[arg-type]
+    steps = path.split(".")
+    return Column(key, header, "", lambda item: _two_decimals(at(item, steps)), group=group, show=show)
 
 
 def _coefficient(method: Method) -> tuple[Column, ...]:
     """Return the columns of a correlation coefficient: its value, interval and p-value."""
     path = f"coefficients.{method}"
-    p = Column(f"{method}_p", "p", "", f"{path}.p", group=method, show="room")
     return (
         _rounded(method, METHOD_WORDS[method], f"{path}.value", method),
         _rounded(f"{method}_low", "low", f"{path}.interval.0", method, "room"),
         _rounded(f"{method}_high", "high", f"{path}.interval.1", method, "room"),
-        replace(p, read=lambda item: p_entry(p.value(item))),  # type: ignore[arg-type]
+        Column(
+            f"{method}_p",
+            "p",
+            "",
+            lambda item: p_entry(at(item, ("coefficients", method, "p"))),
+            group=method,
+            show="room",
+        ),
     )
 
 

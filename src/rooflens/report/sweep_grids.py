@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rooflens.records import Case, Scalar
-from rooflens.report.answer_table import answer_column
+from rooflens.report.answer_table import WholeCase, answer_column
 from rooflens.report.case_names import shared
 from rooflens.report.table import COUNT, Column, Entry, Table, build
 from rooflens.results import Evidence, Quantity, RecordSet, join
@@ -113,15 +113,4 @@ def _entry(quantity: Quantity, item: Evidence) -> Entry:
     value = quantity.read(item).value
     if quantity is MEMORY:
         return Entry(value, mark="!" if item.room is not None and item.room.fits is False else "")
-    known = answer_column(quantity).value(_Whole(item)) if quantity.timed else Entry(value)
-    return known if isinstance(known, Entry) else Entry(value)
-
-
-class _Whole:
-    """A case as a row."""
-
-    only = None
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.evidence, self.case = evidence, evidence.case
-        self.total, self.measured = evidence.total(), evidence.measured()
+    return answer_column(quantity).entry(WholeCase(item)) if quantity.timed else Entry(value)

@@ -51,8 +51,8 @@ class Column:
         key: name in CSV and JSON.
         header: name for people.
         unit: base unit of the numbers; `PERCENT` for a ratio, `COUNT` for an integer, ``""`` for a bare number.
-        read: how the value is read from what a row is about: a function, or a dotted path of attributes, keys and
-            indices like ``change.interval.0``, unknown where a step of it is; default: the column's key.
+        read: how the value is read from what a row is about: a function, or the steps of a path (:func:`at`) with dots
+            between them, like ``change.interval.0``; default: the column's key.
         align: left for text, right for numbers.
         show: always; only where a terminal has room; only where it has more; only in files (CSV and JSON).
         group: columns that stay together where a terminal must break a table.
@@ -73,17 +73,23 @@ class Column:
     if_any: bool = False
     words: bool = False
 
-    def value(self, about: Any) -> Value | Entry:
-        """Return the value of what a row is about."""
+    def entry(self, about: Any) -> Entry:
+        """Return the entry of a row about something."""
         if callable(self.read):
-            return self.read(about)
-        # A key is a name as it stands, dots included: matmul.bf16.
-        for name in self.read.split(".") if self.read else (self.key,):
-            if isinstance(about, Mapping):
-                about = about.get(name)
-            elif about is not None:
-                about = about[int(name)] if name.isdigit() else getattr(about, name)
-        return about  # type: ignore[no-any-return]
+            value = self.read(about)
+        else:  # a key is a name as it stands, dots included: matmul.bf16
+            value = at(about, self.read.split(".") if self.read else [self.key])
+        return value if isinstance(value, Entry) else Entry(value)
+
+
+def at(about: Any, path: Iterable[str]) -> Any:
+    """Return what stands at the end of a path of attributes, keys and indices; None where a step of it is unknown."""
+    for name in path:
+        if isinstance(about, Mapping):
+            about = about.get(name)
+        elif about is not None:
+            about = about[int(name)] if name.isdigit() else getattr(about, name)
+    return about
 
 
 class ColumnNote(str):
@@ -132,8 +138,7 @@ def build(
     """
     shown, lines = tuple(columns), list[Row]()
     for row in (*rows, *([] if total is None else [total])):
-        values = [column.value(row) for column in shown]
-        lines.append(tuple(value if isinstance(value, Entry) else Entry(value) for value in values))
+        lines.append(tuple(column.entry(row) for column in shown))
     return Table(
         title=title,
         columns=shown,

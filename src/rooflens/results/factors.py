@@ -157,20 +157,11 @@ class FactorRatio:
                 value = value * factor if above else value / factor
         return value
 
-    def measured(self, evidence: Evidence, phase: Phase | None = None) -> Measured | None:
-        """Return the measured time that it is made of."""
-        timed = self._timed(evidence)
-        return None if timed is None else evidence.measured(timed.get(evidence.case.mode, phase))
-
-    def total(self, evidence: Evidence, phase: Phase | None = None) -> Total | None:
-        """Return the total whose time it is made of."""
-        timed = self._timed(evidence)
-        return None if timed is None else evidence.total(timed.get(evidence.case.mode, phase))
-
-    def _timed(self, evidence: Evidence) -> Mapping[str, Phase] | None:
-        """The phases, by mode, of the time that it is made of."""
-        names = (name for side in self.factors.get(evidence.case.mode, ()) for name in side)
-        return next((phases for name in names if (phases := FACTORS[name].phases) is not None), None)
+    def timed_phase(self, evidence: Evidence, phase: Phase | None) -> Phase | None:
+        """Return the phase whose time it is made of, where a `phase` or the whole step is asked for."""
+        names = (name for side in self.factors[evidence.case.mode] for name in side)
+        timed = next((phases for name in names if (phases := FACTORS[name].phases) is not None), {})
+        return timed.get(evidence.case.mode, phase)
 
     def formula(self, evidence: Evidence, time: Time | None = None) -> str:
         """Return how its value comes about by a time: words, and numbers behind them."""

@@ -10,7 +10,7 @@ from typing import Literal
 from rooflens.records import Call, Phase, Record
 from rooflens.results.evidence import Evidence
 from rooflens.results.recorded_shapes import CallSizes, sizes_of
-from rooflens.results.totals import grouped_by
+from rooflens.results.totals import grouped_by, sum_of_all
 
 PartKind = Literal["family", "module-family", "op", "kernel"]
 
@@ -60,9 +60,9 @@ def parts(item: Evidence, by: PartKind) -> tuple[StepPart, ...]:
         launches = counted or [r for r in timed if r.scope == "kernel"]
         work, timed = [r for r in launches if r.work is not None], [r for r in launches if r.timing is not None]
     if {r.source for r in work} == {r.source for r in timed}:
-        every = dict.fromkeys(map(id, (*work, *timed)))
-        both = [r for r in (*work, *timed) if every.pop(id(r), 0) is None]
-        return tuple(_part(by, group, _sum(group)) for group in grouped_by(both, _ALIKE[by]).values())
+        both = {id(record): record for record in (*work, *timed)}.values()
+        groups = grouped_by(both, _ALIKE[by]).values()
+        return tuple(_part(by, group, sum_of_all(r.seconds for r in group)) for group in groups)
     return tuple(_joined(by, work, timed))
 
 
@@ -101,10 +101,10 @@ def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> It
         places = [key for key in dict.fromkeys(map(place, records)) if key in observed]
         apart = places if all(whose[key] == 1 for key in places) else []
         given.update(apart)
-        yield _part(by, records, _sum(r for key in apart for r in observed[key]))
+        yield _part(by, records, sum_of_all(r.seconds for key in apart for r in observed[key]))
     alone = [r for key, records in observed.items() if key not in given for r in records]
     for records in grouped_by(alone, _ALIKE[by]).values():
-        yield _part(by, records, _sum(records))
+        yield _part(by, records, sum_of_all(r.seconds for r in records))
 
 
 def _part(by: PartKind, records: Sequence[Record], seconds: float | None) -> StepPart:
@@ -120,10 +120,3 @@ def _part(by: PartKind, records: Sequence[Record], seconds: float | None) -> Ste
         calls=sum(r.calls for r in records),
         seconds=seconds,
     )
-
-
-def _sum(records: Iterable[Record]) -> float | None:
-    """Return the sum of the times; None where one is unknown."""
-    times = [record.seconds for record in records]
-    known = [seconds for seconds in times if seconds is not None]
-    return sum(known) if known and len(known) == len(times) else None

@@ -75,31 +75,24 @@ class Quantity:
         value = self.number(evidence, phase, time)
         interval = None
         if value is not None and self.timed and time != "bound":
-            interval = (
-                self._band(value, evidence, phase) if time == "predicted" else self._samples(value, evidence, phase)
-            )
+            interval = self._interval(value, evidence, phase, expected=time == "predicted")
         return Reading(
             value=value, at_least=self.grows and total is not None and bool(total.missing), interval=interval
         )
 
-    def _samples(self, value: float, evidence: Evidence, phase: Phase | None) -> tuple[float, float] | None:
-        """The interval of the measured time that it is made of."""
-        number = self.number
-        measured = number.measured(evidence, phase) if isinstance(number, FactorRatio) else evidence.measured(phase)
-        if measured is None:
+    def _interval(
+        self, value: float, evidence: Evidence, phase: Phase | None, *, expected: bool
+    ) -> tuple[float, float] | None:
+        """Return its interval from that of the time that it is made of."""
+        of = self.number.timed_phase(evidence, phase) if isinstance(self.number, FactorRatio) else phase
+        total, measured = evidence.total(of), evidence.measured(of)
+        seconds, low, high = None, None, None
+        if expected and total is not None and total.prediction is not None:
+            seconds, low, high = total.prediction.seconds, total.prediction.low, total.prediction.high
+        elif not expected and measured is not None:
+            seconds, (low, high) = measured.seconds, measured.interval
+        if seconds is None or low is None or high is None:
             return None
-        low, high = measured.interval
-        return None if low is None or high is None else self._with(value, measured.seconds, low, high)
-
-    def _band(self, value: float, evidence: Evidence, phase: Phase | None) -> tuple[float, float] | None:
-        """The band of the expected time that it is made of."""
-        number = self.number
-        total = number.total(evidence, phase) if isinstance(number, FactorRatio) else evidence.total(phase)
-        expected = None if total is None else total.prediction
-        return None if expected is None else self._with(value, expected.seconds, expected.low, expected.high)
-
-    def _with(self, value: float, seconds: float, low: float, high: float) -> tuple[float, float] | None:
-        """What it is with other times: it may be the time, be multiplied with it, or be divided by it."""
         if value == seconds:
             return (low, high)
         if self.better == "less":  # an energy grows with the time

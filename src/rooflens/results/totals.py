@@ -213,9 +213,7 @@ class Total(Displayed):
 
         Records of a whole model that only tell its memory or a note are no part of the sum.
         """
-        times = [r.seconds for r in self.records if r.timing is not None or r.scope != "model"]
-        known = [seconds for seconds in times if seconds is not None]
-        return sum(known) if known and len(known) == len(times) else None
+        return sum_of_all(r.seconds for r in self.records if r.timing is not None or r.scope != "model")
 
     @cached_property
     def prediction(self) -> Prediction | None:
@@ -271,6 +269,13 @@ class Group:
     kind: str
     phase: Phase | None
     total: Total
+
+
+def sum_of_all(values: Iterable[float | None]) -> float | None:
+    """Return the sum; None where a value is not known, or there is none."""
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return sum(known) if known and len(known) == len(every) else None
 
 
 def grouped_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

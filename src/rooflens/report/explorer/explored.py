@@ -287,7 +287,7 @@ def _drawn(rows: _Rows, levels: Sequence[str]) -> dict[str, Any]:
     for row, (item, only) in enumerate(rows.known):
         own = list(step_marks(item, only, levels))
         marks += [(row, spot) for spot in own]
-        reasons.add("" if own else why_none(item, only))
+        reasons.add("" if own else why_none(item, only, levels))
         total = item.total(only)
         needed = None if total is None or not own else total.needed
         uses.add(() if needed is None or item.device is None else tuple(used([needed], item.device)))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rooflens import units
-from rooflens.errors import MissingCeiling
-from rooflens.records import Phase, Work
+from rooflens.records import Phase
 from rooflens.report.figures.axes import check_drawable
-from rooflens.report.figures.memory_levels import no_intensity
+from rooflens.report.figures.memory_levels import NO_WORK, no_intensity, roof_at
 from rooflens.report.table import INTENSITY, Column, Entry, text
 from rooflens.results import Evidence, Total
 from rooflens.roofline import point
 
 EXPECTED = "expected"
 _INTENSITY = Column("intensity", "intensity", INTENSITY)
-NO_WORK = "a time without known work has no place; estimate the same case too"
 NO_TIME = "an estimate has no time without a known device"
 NO_FLOPS = "it does no FLOP, or they are not known"
 
@@ -62,7 +60,8 @@ def step_marks(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Ite
         for level in levels:
             if no_intensity(work, total.records, level):
                 continue
-            roof = None if source in ("estimate", EXPECTED) else _roof(item, work, level)
+            observed = source not in ("estimate", EXPECTED)
+            roof = roof_at(level, item.work, work, item.device) if observed and item.device is not None else None
             spot = point(work, None, seconds, level)
             x, y = spot.intensity or 0.0, spot.performance or 0.0
             check_drawable(item.case.label(), x, y)
@@ -76,7 +75,7 @@ def step_marks(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Ite
                 y=y,
                 low=work.total_flops / band.high if band is not None and band.high else None,
                 high=work.total_flops / band.low if band is not None and band.low else None,
-                above_roof=roof is not None and seconds < roof,
+                above_roof=roof is not None and seconds < roof.seconds,
                 below_bound=below,
                 told=(
                     f"{'! ' if below else ''}{units.show(seconds, 's')}",
@@ -86,14 +85,16 @@ def step_marks(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Ite
             )
 
 
-def why_none(item: Evidence, only: Phase | None) -> str:
-    """Return why a step or a phase of it has no mark at any level."""
+def why_none(item: Evidence, only: Phase | None, levels: Sequence[str]) -> str:
+    """Return why a step or a phase of it has no mark at any of some levels."""
     total = item.total(only)
     if total is None or total.needed is None:
         return NO_WORK
     if not total.needed.total_flops:
         return NO_FLOPS
-    return NO_TIME if not list(_times(item, only, total)) else "its bytes are not known"
+    if not list(_times(item, only, total)):
+        return NO_TIME
+    return "; ".join(no_intensity(total.needed, total.records, level) for level in levels)
 
 
 def _times(item: Evidence, only: Phase | None, total: Total) -> Iterator[tuple[str, float]]:
@@ -105,13 +106,3 @@ def _times(item: Evidence, only: Phase | None, total: Total) -> Iterator[tuple[s
     measured = item.measured(only)
     if item.time is not None and measured is not None and measured.seconds:
         yield item.time.sources[0], measured.seconds
-
-
-def _roof(item: Evidence, work: Work, level: str) -> float | None:
-    """Return the least time that the units and one level of the device allow."""
-    if item.device is None or item.work is None:
-        return None
-    try:
-        return item.work.bound(replace(work, bytes={level: work.bytes[level]}), item.device).seconds
-    except MissingCeiling:
-        return None

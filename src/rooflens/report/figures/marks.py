@@ -11,7 +11,7 @@ from rooflens.predict import Prediction
 from rooflens.records import Device, Point, Source, Work
 from rooflens.report.case_names import SOURCE_WORDS
 from rooflens.report.figures.case_pieces import Naming, Piece, PieceKind, launches, pieces
-from rooflens.report.figures.memory_levels import no_intensity, remarks
+from rooflens.report.figures.memory_levels import NO_WORK, no_intensity, remarks, roof_at
 from rooflens.report.figures.palette import OTHER
 from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Tie, Unplaced, Whisker
 from rooflens.results import Evidence, RecordSet
@@ -27,7 +27,6 @@ _PLURAL: Mapping[PieceKind, str] = {
     "kernel": "kernels",
 }
 _NO_KERNELS = "no kernel was counted one by one: an estimate and a trace know operations (by op)"
-_NO_WORK = "a time without known work has no place; estimate the same case too"
 
 
 @dataclass(slots=True)
@@ -124,7 +123,7 @@ def place(
             placement.unplaced.append(Unplaced(label=item.case.label(), reason=_NO_KERNELS))
         if item.work is None:
             stands += 1
-            placement.unplaced.append(Unplaced(label=item.case.label(), reason=_NO_WORK))
+            placement.unplaced.append(Unplaced(label=item.case.label(), reason=NO_WORK))
             continue
         of_case = list(pieces(item, item.work, by, naming))
         places = list(_devices_of_case(item, item.work, devices))
@@ -296,13 +295,7 @@ def _whiskers(marks: Sequence[Mark], work: Work, piece: Piece) -> Iterator[Whisk
 def _mark(piece: Piece, work: Work, time: PieceTime, under: CaseDevice, level: str, *, group: str, label: str) -> Mark:
     observed = time.source != "estimate"
     device = None if observed and not under.own else under.device
-    roof = None
-    if observed and device is not None:
-        try:
-            # Each mark is held against its own level: the others have marks of their own.
-            roof = under.records.bound(replace(work, bytes={level: work.bytes[level]}), device)
-        except MissingCeiling:
-            roof = None
+    roof = roof_at(level, under.records, work, device) if observed and device is not None else None
     spot = point(work, roof, time.seconds, level)
     assert spot.intensity is not None
     assert spot.performance is not None

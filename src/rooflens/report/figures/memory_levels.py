@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from rooflens.errors import InvalidValue
-from rooflens.records import LEVELS, LINKS, Device, Record, Work
+from rooflens.errors import InvalidValue, MissingCeiling
+from rooflens.records import LEVELS, LINKS, Bound, Device, Record, Work
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
 from rooflens.report.figures.roofline_data import Mark
+from rooflens.results import RecordSet
 
 NEAREST_FIRST = (*reversed(LEVELS), *LINKS)
 """The order of levels on a figure, which is that of their roofs from left to right."""
+
+NO_WORK = "a time without known work has no place; estimate the same case too"
+"""Why an observed case has no mark."""
 
 # A note on the bytes of a level begins with the level; it says what they are, or what they miss.
 _ARE, _MISS = "{} bytes are", "{} bytes miss"
@@ -65,6 +70,17 @@ def no_intensity(work: Work | None, records: Iterable[Record], level: str) -> st
         return f"no byte passed {level}: the intensity has no end"
     start = _MISS.format(level)
     return next((note for r in records for note in r.notes if note.startswith(start)), "")
+
+
+def roof_at(level: str, records: RecordSet, work: Work, device: Device) -> Bound | None:
+    """Return the bound of some work of a set by the units and one level of a device; None where a rate is missing.
+
+    Each mark is held against its own level: the others have marks of their own.
+    """
+    try:
+        return records.bound(replace(work, bytes={level: work.bytes[level]}), device)
+    except MissingCeiling:
+        return None
 
 
 def remarks(records: Iterable[Record], level: str) -> tuple[str, ...]:
