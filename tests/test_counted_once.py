@@ -23,11 +23,11 @@ import rooflens as rl
 from rooflens.machine import Machine
 from rooflens.records import Failure, Record, RecordFile, write_records
 from rooflens.results import RecordSet
-from rooflens.running import counted_start, counted_step, profiling
+from rooflens.running import counted_start, counted_step, profiling, waiting_runs
 from rooflens.running.attributing import EQUAL, REPLAYED, UNREACHED, spread
 from rooflens.running.counted_step import plan_of
 from rooflens.running.counting import Counter
-from rooflens.running.jobs import Count, Done, Profiled
+from rooflens.running.jobs import Count, Done, Profiled, Warmed
 from rooflens.running.observations import CountingPlan, every_launch, planned, standing
 from rooflens.runs.run import Run
 from rooflens.sources.counters import short
@@ -254,7 +254,7 @@ class PlayedTool(Tool):
 
     def command(self, metrics: Any, report: Path, *, cache: str, program: Any, several: bool = False) -> list[str]:
         assert int(program[-1]) == os.getpid()
-        return [sys.executable, self.path, str(report), program[-2], ",".join(metrics), json.dumps(VALUES), program[-3]]
+        return [sys.executable, self.path, str(report), program[-2], ",".join(metrics), json.dumps(VALUES)]
 
 
 VALUES = {
@@ -276,14 +276,12 @@ def awaited(path):
         time.sleep(0.01)
     return json.loads(path.read_bytes())
 job = awaited(job)
+pathlib.Path(job["loaded"]).touch()
 awaited(pathlib.Path(job["build"]))
 pathlib.Path(job["warm"]).touch()
 rounds = awaited(pathlib.Path(job["rounds"]))
 step = ["gemm", "relu", "gemm"]
-woken = ["at::cuda::spin_kernel"] if sys.argv[5] == "0" else []  # at which the first process looks while it waits
 names = [step[n] for its in rounds for n in sorted(its["during"])] if rounds else step
-for name in woken:
-    print(f'==PROF== Profiling "{name}" - 0: 0%....50%....100% - 1 pass', flush=True)
 for n, name in enumerate(names):
     print(f'==PROF== Profiling "{name}" - {n}: 0%....50%....100% - 1 pass', flush=True)
 rows = [["ID", "Process ID", "Kernel Name", "Device", "CC", *metrics], ["", "", "", "", ""]]
@@ -291,7 +289,7 @@ units = {"per_second": "hz", "time": "ns", "bytes": "byte"}
 rows[1] += [next((unit for part, unit in units.items() if part in m), "") for m in metrics]
 rows += [
     [str(n), "1", name, "0", "9.0", *(str(values.get(m, [0, 0])[name == "relu"]) for m in metrics)]
-    for n, name in enumerate([*woken, *names])
+    for n, name in enumerate(names)
 ]
 report.write_text("\\n".join(",".join(f'"{cell}"' for cell in row) for row in rows) + "\\n")
 """
@@ -308,7 +306,9 @@ class PlayedWorkers:
 
     def run(self, job: Any, tell: Any) -> Done:
         names = ("gemm", "relu", "gemm")
-        tell(Profiled(held=1, free=self._room))
+        tell(Warmed())
+        assert Path(job.free).exists()
+        tell(Profiled(held=1, beside=0, free=self._room))
         case = job.run.case(job.device)
         record = Record(case=case, source="profile", scope="model", notes=("busy",))
         failure = Failure(case=case, source="profile", stage="build", kind="error", message="no room")
@@ -350,8 +350,8 @@ def played(
     script = tmp_path / "ncu.py"
     script.write_text(NCU)
     tool = PlayedTool(path=str(script), version="1", options=frozenset())
-    monkeypatch.setattr(counted_step.ncu, "find", lambda: tool)
-    monkeypatch.setattr(counted_step.ncu, "capability", lambda: chip)
+    monkeypatch.setattr(waiting_runs.ncu, "find", lambda: tool)
+    monkeypatch.setattr(waiting_runs.ncu, "capability", lambda: chip)
     monkeypatch.setattr(PlayedTool, "printed", lambda _, report: nullcontext(iter(report.read_text().splitlines(True))))
     run = Run(model="net", batch=2, dtype="bf16")
     machine = Machine(
@@ -452,44 +452,54 @@ def test_a_step_that_its_limit_cuts_off_says_what_was_counted(tmp_path: Path, mo
     assert any(note.startswith("the counted launches stand for 66.7% of the kernels' time") for note in found.notes)
 
 
-def test_a_process_that_does_not_get_warm_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "NCU", NCU.replace('pathlib.Path(job["warm"]).touch()', ""))
-    monkeypatch.setattr(counted_step, "BUILD_SECONDS", 0.1)
+@pytest.mark.parametrize("file", ["loaded", "warm"])
+def test_a_process_that_does_not_get_there_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.setitem(globals(), "NCU", NCU.replace(f'pathlib.Path(job["{file}"]).touch()', ""))
+    monkeypatch.setattr(
+        counted_step, {"loaded": "LOAD_SECONDS", "warm": "BUILD_SECONDS"}[file], 0.1
+    )  # the worker was played too, and took no time
     found = RecordSet(played(tmp_path, monkeypatch).records)
     assert found.total().bytes["dram"] == 4030
-    assert counted_step.BUSY in found.notes  # the worker was played too, and took no time
+    why = {"loaded": counted_step.LOADING, "warm": counted_step.BUSY}
+    assert [name for name, note in why.items() if note in found.notes] == [file]
 
 
-@pytest.mark.parametrize("turn", ["0", "1"])
-def test_a_process_under_ncu_counts_and_ends_at_once(monkeypatch: pytest.MonkeyPatch, turn: str) -> None:
-    """Only the first lets ncu take the card before it is to count."""
+def test_a_process_under_ncu_counts_and_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loads torch's libraries before the card has to be quiet, and builds the step when it may."""
     did: list[object] = []
-    job = Count(run=Run(model="net", batch=2, dtype="bf16"), build="build0", warm="warm0", rounds="rounds0")
+    files = {name: str(tmp_path / name) for name in ("loaded", "build", "warm", "rounds")}
+    job = Count(run=Run(model="net", batch=2, dtype="bf16"), **files)
 
     def awaited(path: Path, caller: int) -> bytes:
-        did.append(path.name)
+        did.append((path.name, *(its.name for its in tmp_path.iterdir())))
         return msgspec.json.encode(job)
 
     monkeypatch.setattr(counted_start, "gc", SimpleNamespace(disable=int, freeze=int, enable=int))
     monkeypatch.setattr(profiling, "awaited", awaited)
     monkeypatch.setattr(profiling, "workload_of", lambda run: did.append(run.model))
-    monkeypatch.setattr(profiled_step, "wake", lambda: did.append("wake"))
     monkeypatch.setattr(profiling.measure, "load_libraries", did.append)
     monkeypatch.setattr(profiling, "_step", lambda *_: SimpleNamespace(name="net"))
     monkeypatch.setattr(profiling, "eager", lambda *_: None)
     monkeypatch.setattr(profiled_step, "counted", lambda *_: did.append("counted"))
     monkeypatch.setattr(counted_start.os, "_exit", lambda code: did.append(f"ended with {code}"))
-    counted_start.main(turn, "job0", "1")
-    looks = ["wake"] if turn == "0" else []
-    assert did == ["job0", "net", "build0", *looks, "cuda", "counted", "ended with 0"]
+    counted_start.main("job0", "1")
+    assert did == ["cuda", ("job0",), "net", ("build", "loaded"), "counted", "ended with 0"]
 
 
 def test_a_process_takes_what_its_driver_takes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 80 bytes 60 are free: the step reserved 12 and now holds 10, the driver 10. Three more need 66 bytes."""
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (60, 80))
+    """Of 80 bytes 40 are free; the step reserved 12 and now holds 10; four processes' driver takes 30, or 7.5 each.
+
+    Three more then need 58.5 bytes; one more, if two share those 30, 27.
+    """
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (40, 80))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 10)
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 12)
-    assert profiling._room() == Profiled(held=22, free=60)
+    step = profiling._profiled()
+    assert step == Profiled(held=12, beside=30, free=40)
+    assert (step.has_room_for(3), step.has_room_for(1)) == (False, True)
+    assert not Profiled(held=0, beside=0, free=0).has_room_for(1)  # on a processor
 
 
 def test_a_step_that_cannot_be_profiled_ends_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from rooflens.cli.options import (
     estimate_option,
     examples,
     limit_option,
+    load_what_prints,
     output_options,
     progress_bar,
     roof_option,
@@ -92,6 +93,7 @@ def counters(ctx: click.Context, /, model: str | None, shown: Shown, allow_missi
     profiler's times, a note, and exit code 3.
     """
     program: list[str] | None = ctx.meta.get(_PROGRAM)
+    load_what_prints(4.0)  # while ncu counts: before that, processes start
     with progress_bar() as tell:
         if program is None:
             records = rl.counters(model, progress=tell, **options)  # type: ignore[arg-type]

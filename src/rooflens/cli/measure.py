@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Timer
 from typing import Any
 
 import click
@@ -19,6 +17,7 @@ from rooflens.cli.options import (
     estimate_option,
     examples,
     limit_option,
+    load_what_prints,
     output_options,
     progress_bar,
     roof_option,
@@ -70,10 +69,7 @@ def measure(model: str, shown: Shown, timings: bool, **options: Any) -> None:
         kept = _record_file(shown.outputs) or Path(folder) / f"kept{RECORDS}"
         already = kept.stat().st_mtime_ns if kept.exists() else None
         try:
-            # What prints is loaded while the worker loads torch: it would take a third of a second at the end.
-            loading = Timer(0.5, import_module, ["rooflens.api.showing"])
-            loading.daemon = True
-            loading.start()
+            load_what_prints(0.5)  # while the worker loads torch
             with progress_bar() as tell:
                 watch.enter(CALL)
                 records = rl.measure(model, progress=tell, save=kept, timings=spent, **options)

@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -301,6 +303,13 @@ def say_if_busy(where: str) -> None:
 
     for line in advice(where):
         say(f"note: {line}")
+
+
+def load_what_prints(after: float) -> None:
+    """Load what prints results, so many seconds from now, beside a worker: at the end it takes a third of a second."""
+    loading = Timer(after, import_module, ["rooflens.api.showing"])
+    loading.daemon = True
+    loading.start()
 
 
 @contextmanager

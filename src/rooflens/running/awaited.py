@@ -6,10 +6,19 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
+
 PATIENCE = 3600.0
 """Seconds for a step to be profiled, with the longest compilation; then whoever asked is gone."""
 LOOKS = 0.02
 """Seconds between two looks."""
+
+
+def written(path: Path, what: object) -> None:
+    """Write a file that somebody waits for, whole or not at all."""
+    made = path.with_name(f"{path.name}.part")
+    made.write_bytes(msgspec.json.encode(what))
+    made.replace(path)
 
 
 def awaited(path: Path, caller: int) -> bytes:

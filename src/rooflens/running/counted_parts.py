@@ -12,7 +12,7 @@ from rooflens.running.attributing import UNREACHED, pairs
 from rooflens.running.observations import CountingPlan
 from rooflens.sources import counters as source
 from rooflens.sources.counters.launches import KernelLaunch
-from rooflens.sources.counters.ncu import WAKING, CollectedReport, Tool
+from rooflens.sources.counters.ncu import CollectedReport, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +38,11 @@ class CountedPart:
         return {self.counted[b]: launches[a] for a, b in pairs(ours, planned)}
 
 
-def read_report(tool: Tool, report: Path, woken: bool = False) -> tuple[list[KernelLaunch], source.CounterReading]:
-    """Return the launches in a report, in order, and how they were read; FileError if it holds none.
-
-    Args:
-        woken: the first may be the kernel of no meaning at which ncu looked first.
-    """
+def read_report(tool: Tool, report: Path) -> tuple[list[KernelLaunch], source.CounterReading]:
+    """Return the launches in a report, in order, and how they were read; FileError if it holds none."""
     reading = source.CounterReading(repr(str(report)))
     with tool.printed(report) as lines:
-        launches = sorted(source.parse(lines, reading), key=lambda launch: launch.line)
-    return launches[woken and WAKING in launches[0].name :], reading
+        return sorted(source.parse(lines, reading), key=lambda launch: launch.line), reading
 
 
 def counted_launches(

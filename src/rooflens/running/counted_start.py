@@ -1,4 +1,4 @@
-"""The program of a process under ncu: ``python -m rooflens.running.counted_start TURN JOB CALLER``.
+"""The program of a process under ncu: ``python -m rooflens.running.counted_start JOB CALLER``.
 
 It counts the step of a job's file and ends. What needs no torch is imported beside it, as in
 :mod:`rooflens.running.start`.
@@ -18,11 +18,10 @@ from rooflens.without_compiler import compiler_on_demand
 _BESIDE = ("rooflens.running.jobs", "rooflens.running.isolation", "rooflens.results", "rooflens.machine")
 
 
-def main(turn: str, job: str, caller: str) -> None:
+def main(job: str, caller: str) -> None:
     """Count.
 
     Args:
-        turn: 0 for the process that counts before the others.
         caller: the number of the process that started this one.
     """
     gc.disable()  # until all is imported, which stays
@@ -34,7 +33,7 @@ def main(turn: str, job: str, caller: str) -> None:
 
     gc.freeze()
     gc.enable()
-    profiling.count(Path(job), int(caller), is_first=turn == "0")
+    profiling.count(Path(job), int(caller))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # ncu has every count; taking torch down takes another 0.7 s

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,37 +17,33 @@ from rooflens.machine import Machine
 from rooflens.progress import Progress
 from rooflens.records import Case, Record, RecordFile
 from rooflens.running.attributing import kernels_of, spread
-from rooflens.running.awaited import LOOKS
+from rooflens.running.awaited import written
 from rooflens.running.counted_parts import CountedPart, counted_launches, notes_on, read_report
 from rooflens.running.isolation import Lost, Workers
-from rooflens.running.jobs import Answer, Count, Profile, Profiled
+from rooflens.running.jobs import Answer, Profile, Profiled, Warmed
 from rooflens.running.observations import CountingPlan, every_launch, planned
 from rooflens.running.outcomes import lost, taken, telling
-from rooflens.running.process import search_path
+from rooflens.running.waiting_runs import WaitingRuns
 from rooflens.runs.run import Run
 from rooflens.sources import profile
-from rooflens.sources.counters import ncu
 from rooflens.sources.counters.flops import has_unseen_tensor_work
-from rooflens.sources.counters.ncu import NcuRun, Tool
 from rooflens.sources.counters.reports.lean import write_lean
 from rooflens.sources.profile import TimeShare
-from rooflens.sources.profile.launches import CalledLaunch, Round
+from rooflens.sources.profile.launches import CalledLaunch
 
-COUNTER = "rooflens.running.counted_start"
-"""The program that counts under ncu."""
 TIMED = 0.1
 """Share of a step's progress for the run that is timed; counting takes the rest."""
 UNTIL = (0.7, 0.9, 1.0)
 """Share of the time limit at which each group of counters ends: the first has most, and takes longest."""
-ROOM = 0.9
-"""Share of a card's free memory that processes may take together."""
 BUILD_SECONDS = 30.0
 """In which processes that count build a step, while the first of them waits; twice as long as the profile took, if that
 is more."""
+LOAD_SECONDS = 10.0
+"""In which they load torch's libraries on the card, while the profile waits for it."""
 _LAST = "sm__ops_path_tensor_"
 """What names of counters begin with that concern a few launches only."""
+LOADING = "times may be too long: a process that counts may still have loaded libraries while the step was profiled"
 BUSY = "bytes may be too many: a process that counts later may still have built the step while another counted"
-NO_GPU = "torch finds no NVIDIA GPU on this machine, and only those have the counters that ncu reads"
 
 
 class _NotProfiled(Exception):
@@ -88,85 +80,6 @@ class ProfiledStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingRuns:
-    """Processes under ncu that import what they need, and wait for their jobs.
-
-    Attributes:
-        groups: of counters, one for each process.
-        folder: where they look for jobs, and write their reports.
-    """
-
-    tool: Tool
-    dtype: str
-    cache: str
-    groups: tuple[tuple[str, ...], ...]
-    runs: tuple[NcuRun, ...]
-    folder: Path
-
-    def job(self, n: int) -> Path:
-        """The file of the job of a process."""
-        return self.folder / f"job{n}.json"
-
-    def given(self, n: int, run: Run) -> None:
-        """Tell a process what it will run: it loads the library that has the model."""
-        files = {"build": self._build(n), "warm": self._warm(n), "rounds": self._rounds(n)}
-        _written(self.job(n), Count(run=run, **{name: str(path) for name, path in files.items()}))
-
-    def built(self, n: int) -> None:
-        """Let it build the step on the card, and warm it up."""
-        _written(self._build(n), "")
-
-    def all_warm(self, until: float) -> bool:
-        """Wait for all of them to be warm; false if some were not by then. One that has ended does nothing."""
-        while any(not self._warm(n).exists() and not run.has_ended for n, run in enumerate(self.runs)):
-            if time.monotonic() > until:
-                return False
-            time.sleep(LOOKS)
-        return True
-
-    def counting(self, n: int, rounds: Sequence[Round]) -> None:
-        """Let it count."""
-        _written(self._rounds(n), rounds)
-
-    def _build(self, n: int) -> Path:
-        return self.folder / f"build{n}.json"
-
-    def _warm(self, n: int) -> Path:
-        return self.folder / f"warm{n}"
-
-    def _rounds(self, n: int) -> Path:
-        return self.folder / f"rounds{n}.json"
-
-    def report(self, n: int) -> Path:
-        """What it writes."""
-        return self.folder / f"{n}.ncu-rep"
-
-
-@contextmanager
-def waiting_runs(dtype: str, cache: str) -> Iterator[WaitingRuns]:
-    """Start the processes that count a step of this type of elements on the card of this machine.
-
-    Raises:
-        CountersUnavailable: ncu is missing.
-        InvalidValue: the chip is not known.
-    """
-    with ThreadPoolExecutor(1) as beside:
-        looked = beside.submit(ncu.capability)
-        tool, capability = ncu.find(), looked.result()
-    if capability is None:
-        raise CountersUnavailable(NO_GPU)
-    groups = ncu.metric_groups(capability, dtype)
-    with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch, ExitStack() as stack:
-        waiting = WaitingRuns(tool=tool, dtype=dtype, cache=cache, groups=groups, runs=(), folder=Path(scratch))
-        runs = []
-        for n, group in enumerate(groups):
-            program = [sys.executable, "-m", COUNTER, str(n), str(waiting.job(n)), str(os.getpid())]
-            command = tool.command(group, waiting.report(n), cache=cache, program=program)
-            runs.append(stack.enter_context(ncu.started(command, {"PYTHONPATH": search_path()})))
-        yield replace(waiting, runs=tuple(runs))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepCounting:
     """One run that is counted.
 
@@ -187,7 +100,7 @@ class StepCounting:
     def uncounted(self, workers: Workers, why: Exception, progress: Progress) -> RecordFile:
         """The profile alone, where nothing can be counted."""
         try:
-            timed = self._timed(workers, progress, lambda _: None)
+            timed = self._timed(workers, progress)
         except _NotProfiled as failed:
             return failed.file
         return replace(timed, records=tuple(marked(timed.records, str(why))))
@@ -195,8 +108,7 @@ class StepCounting:
     def file(self, workers: Workers, waiting: WaitingRuns, progress: Progress) -> RecordFile:
         """What came of it. The processes that wait begin when the step is profiled."""
         try:
-            for n in range(len(waiting.runs)):
-                waiting.given(n, self.run)
+            waiting.give(self.run)
             step = self._profiled(workers, waiting, progress)
         except _NotProfiled as failed:
             return failed.file
@@ -216,23 +128,34 @@ class StepCounting:
         """Keep the report of a process, if files are kept."""
         self._kept(waiting.report(n), "ncu-rep" if n == 0 else f"{n + 1}.ncu-rep", write_lean)
 
-    def _timed(self, workers: Workers, progress: Progress, profiled: Callable[[Profiled], None]) -> RecordFile:
+    def _timed(
+        self,
+        workers: Workers,
+        progress: Progress,
+        warmed: Callable[[], None] = lambda: None,
+        profiled: Callable[[Profiled], None] = lambda _: None,
+    ) -> RecordFile:
         """The profile of the step; _NotProfiled where there is none. The worker ends: it holds memory of the card.
 
         Args:
-            profiled: called when the run whose times count is over.
+            warmed: called before the run whose times count, for which the worker waits until this is over.
+            profiled: called after it.
         """
         told = telling(progress, self.case.label())
+        out, trace, free = self.folder / "profile.jsonl", self.folder / "trace.json", self.folder / "free"
 
         def hear(answer: Answer) -> None:
+            if isinstance(answer, Warmed):
+                warmed()
+                written(free, "")
             if isinstance(answer, Profiled):
                 profiled(answer)
             told(answer)
 
-        out, trace = self.folder / "profile.jsonl", self.folder / "trace.json"
         job = Profile(
             run=self.run,
             device=self.machine.name,
+            free=str(free),
             trace=str(trace),
             out=str(out),
             launches=str(self.folder / "launches.json"),
@@ -251,31 +174,42 @@ class StepCounting:
     def _profiled(self, workers: Workers, waiting: WaitingRuns, progress: Progress) -> ProfiledStep:
         """The profile of the step, and what of it is to be counted.
 
-        Until it is profiled the card is the worker's alone. Then the processes that count build it, if there is room.
+        The processes that count load their libraries before the run whose times count, and build the step after it, if
+        there is room for all: meanwhile the card is the worker's alone.
         """
         together, begun, until = False, time.monotonic(), 0.0
+        late: list[str] = []
+
+        def warmed() -> None:
+            if not waiting.all_loaded(time.monotonic() + min(LOAD_SECONDS, self.limit / 2)):
+                late.append(LOADING)
 
         def profiled(step: Profiled) -> None:
             nonlocal together, until
-            together = 0 < step.held * len(waiting.runs) < ROOM * step.free
+            together = step.has_room_for(len(waiting.runs))
             patience = max(BUILD_SECONDS, 2 * (time.monotonic() - begun))  # the worker took that long for the same
             until = time.monotonic() + min(patience, self.limit / 2)
             for n in range(len(waiting.runs)) if together else ():
-                waiting.built(n)
+                waiting.build(n)
 
-        timed = self._timed(workers, progress, profiled)
+        timed = self._timed(workers, progress, warmed, profiled)
         if not together:
-            waiting.built(0)
+            waiting.build(0)
         found = self.folder / "launches.json"
         launches = msgspec.json.decode(found.read_bytes(), type=tuple[CalledLaunch, ...]) if found.exists() else None
         events = profile.read_trace(self.folder / "trace.json")
         shares = profile.attribute(events, profile.outside(self.case.mode == "train"))
         plan, note = plan_of(kernels_of(shares), launches, self.every)
-        late = together and not waiting.all_warm(until)
-        notes = (*events.notes, *note, *((BUSY,) if late else ()))
+        if together and not waiting.all_warm(until):
+            late.append(BUSY)
         progress(TIMED, f"{self.case.label()}: {len(plan.counted)} of {len(plan.stands)} launches are counted")
         return ProfiledStep(
-            timed=timed, shares=shares, launches=launches or (), together=together, plan=plan, notes=notes
+            timed=timed,
+            shares=shares,
+            launches=launches or (),
+            together=together,
+            plan=plan,
+            notes=(*events.notes, *note, *late),
         )
 
     def _counted(self, waiting: WaitingRuns, step: ProfiledStep, progress: Progress) -> list[CountedPart]:
@@ -293,10 +227,10 @@ class StepCounting:
             plans[n] = step.plan.only(_with_unseen_work(parts[0], step), step.launches) if last else step.plan
             if plans[n].counted:
                 if n and not step.together:
-                    waiting.built(n)
-                waiting.counting(n, plans[n].rounds)
+                    waiting.build(n)
+                waiting.count(n, plans[n].rounds)
 
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as keeper:
+        with ThreadPoolExecutor(of) as reader, ThreadPoolExecutor(1) as keeper:
             for n, (run, group) in enumerate(zip(waiting.runs, waiting.groups, strict=True)):
                 begin(n)
                 counted = plans[n].counted
@@ -310,7 +244,6 @@ class StepCounting:
                         progress=self._telling(progress, n, of),
                         # While it writes its report the next may count, if both are on the card.
                         counted=partial(begin, n + 1) if step.together else None,
-                        woken=n == 0,
                     )
                 except CountersUnavailable as error:
                     if not parts:
@@ -319,10 +252,10 @@ class StepCounting:
                     continue
                 finally:
                     kept.append(keeper.submit(self._kept_report, waiting, n))
-                read = reader.submit(read_report, waiting.tool, done.report, n == 0)
+                read = reader.submit(read_report, waiting.tool, done.report)
                 parts.append(CountedPart(done=done, read=read, counted=counted))
-        for written in kept:
-            written.result()
+        for report in kept:
+            report.result()
         return parts
 
     def _telling(self, progress: Progress, n: int, of: int) -> Progress:
@@ -375,10 +308,3 @@ def _with_unseen_work(part: CountedPart, step: ProfiledStep) -> set[int]:
 def _is_last(group: Sequence[str]) -> bool:
     """True for the counters that concern those launches only whose tensor operations others did not see."""
     return all(name.startswith(_LAST) for name in group)
-
-
-def _written(path: Path, what: object) -> None:
-    """Write a file that somebody waits for, whole or not at all."""
-    made = path.with_name(f"{path.name}.part")
-    made.write_bytes(msgspec.json.encode(what))
-    made.replace(path)

@@ -21,10 +21,11 @@ from rooflens.records import AS_IS, Case, RecordFile
 from rooflens.results import RecordSet
 from rooflens.running.counted_parts import caches, read_report, why_partial
 from rooflens.running.counted_programs import program_records
-from rooflens.running.counted_step import NO_GPU, StepCounting, WaitingRuns, waiting_runs
+from rooflens.running.counted_step import StepCounting
 from rooflens.running.isolation import Workers
 from rooflens.running.jobs import ANYWHERE, Start
 from rooflens.running.outcomes import found_in, runs_in, why_all_failed
+from rooflens.running.waiting_runs import NO_GPU, WaitingRuns, waiting_runs
 from rooflens.runs.run import Request, Run
 from rooflens.sources.counters import ncu
 from rooflens.sources.counters.ncu import CollectedReport, Tool

@@ -13,6 +13,8 @@ from rooflens.records import Device
 from rooflens.running.process import ANYWHERE
 from rooflens.runs.run import Place, Request, Run
 
+ROOM = 0.9
+"""Share of a card's free memory that processes may take together."""
 JobKind = Literal["estimate", "measure", "profile", "rank"]
 """What the jobs of a worker are."""
 
@@ -82,11 +84,13 @@ class Profile(Message, frozen=True, kw_only=True):
     """Run a step under torch's profiler; its trace is kept too.
 
     Attributes:
+        free: the file whose coming says that nobody else works on the card, once :class:`Warmed` was told.
         launches: where to write the kernels by the calls that launched them, for :class:`Count`.
     """
 
     run: Run
     device: str
+    free: str
     trace: str
     out: str
     launches: str
@@ -96,12 +100,14 @@ class Count(Message, frozen=True, kw_only=True):
     """Run a step between the marks of Nsight Compute: the one job of a process that ncu started.
 
     Attributes:
+        loaded: the file that it writes once torch's libraries are loaded on the card.
         build: the file whose coming says that the card is free for the step.
         warm: the file that it writes once the step was run as often as it is before it is counted.
         rounds: the file that will say what is counted in each run of the step; all of one run if nothing.
     """
 
     run: Run
+    loaded: str
     build: str
     warm: str
     rounds: str
@@ -145,16 +151,27 @@ class PartEntered(Message, frozen=True, kw_only=True):
     at: float = msgspec.field(default_factory=time.monotonic)
 
 
+class Warmed(Message, frozen=True, kw_only=True):
+    """The step was run as often as it is before it is profiled; the worker waits for the card."""
+
+
 class Profiled(Message, frozen=True, kw_only=True):
     """The run whose times count is over, and one follows.
 
     Attributes:
-        held: the most bytes of the card that a process with the step takes, with what torch and the driver need.
+        held: the most bytes of the card that the step takes.
+        beside: bytes that the driver takes for this process and for others.
         free: bytes of the card that nobody holds.
     """
 
     held: int
+    beside: int
     free: int
+
+    def has_room_for(self, others: int) -> bool:
+        """True if so many other processes, which have loaded their libraries, can build the step too."""
+        each = self.held + self.beside / (others + 1)
+        return 0 < others * each < ROOM * self.free
 
 
 class Share(Message, frozen=True, kw_only=True):
@@ -216,5 +233,15 @@ class Done(Message, frozen=True, kw_only=True):
 
 
 Answer = (
-    Ready | StageEntered | PartEntered | Profiled | Share | DeviceFound | ModelRead | CallElsewhere | Refused | Done
+    Ready
+    | StageEntered
+    | PartEntered
+    | Warmed
+    | Profiled
+    | Share
+    | DeviceFound
+    | ModelRead
+    | CallElsewhere
+    | Refused
+    | Done
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from rooflens.models import Step, Workload, compiled, eager, placed, running, sw
 from rooflens.records import write_records
 from rooflens.running.awaited import awaited
 from rooflens.running.isolation import AnswerListener, Serve
-from rooflens.running.jobs import Count, Profile, Profiled, StageEntered, Start, place_of
+from rooflens.running.jobs import Count, Profile, Profiled, StageEntered, Start, Warmed, place_of
 from rooflens.running.outcomes import contents
 from rooflens.runs.run import is_own_file
 from rooflens.sources import measure
@@ -43,10 +44,12 @@ def begin(start: Start) -> Serve:
                 nonlocal stage
                 stage = "profile"
                 tell(StageEntered(name=stage))
+                tell(Warmed())
+                awaited(Path(job.free), os.getppid())
 
             def timed() -> None:
                 nonlocal stage
-                tell(_room() if where == "cuda" else Profiled(held=0, free=0))
+                tell(_profiled() if where == "cuda" else Profiled(held=0, beside=0, free=0))
                 stage = "calls"
                 tell(StageEntered(name=stage))
 
@@ -63,16 +66,17 @@ def begin(start: Start) -> Serve:
     return do
 
 
-def count(path: Path, caller: int, is_first: bool) -> None:
+def count(path: Path, caller: int) -> None:
     """Run a step between the marks at which ncu starts and stops, once its job is in a file.
 
     Its caller profiles the same step meanwhile, and says when the card is free, and what is to be counted.
 
     Args:
         caller: the number of its process: this one ends with it.
-        is_first: it counts before the others: ncu may take the card as soon as it is free.
     """
+    measure.load_libraries("cuda")
     job = msgspec.json.decode(awaited(path, caller), type=Count)
+    Path(job.loaded).touch()
 
     def rounds() -> list[Round]:
         Path(job.warm).touch()
@@ -80,19 +84,16 @@ def count(path: Path, caller: int, is_first: bool) -> None:
 
     asked = workload_of(job.run)
     awaited(Path(job.build), caller)
-    if is_first:
-        profiled_step.wake()
-    measure.load_libraries("cuda")
     step = _step(asked, "cuda")
     with switches(job.run.dtype), running(step.name):
         profiled_step.counted(step, eager(step, "cuda"), rounds)
 
 
-def _room() -> Profiled:
-    """What this process takes of the card, and what is left; memory of strangers counts as its own."""
+def _profiled() -> Profiled:
+    """What a process takes of the card, and what is left; memory of strangers counts as the driver's."""
     free, memory = torch.cuda.mem_get_info()
     beside = memory - free - torch.cuda.memory_reserved()
-    return Profiled(held=torch.cuda.max_memory_reserved() + beside, free=free)
+    return Profiled(held=torch.cuda.max_memory_reserved(), beside=beside, free=free)
 
 
 def _step(asked: Workload, where: str) -> Step:

@@ -152,15 +152,6 @@ def counted(step: Step, run: Executable, rounds: Callable[[], Sequence[Round]]) 
             run.once(mark)
 
 
-def wake() -> None:
-    """Let ncu look at a kernel of no meaning: the first one takes it a second or more.
-
-    From then on it leaves the card to no other ncu before this process ends.
-    """
-    with marked(None):
-        torch.cuda._sleep(1)
-
-
 @contextmanager
 def marked(module: torch.nn.Module | None, of: Round | None = None) -> Iterator[None]:
     """Between the marks by which ncu starts and stops; operations, and calls in `module`, are NVTX ranges.

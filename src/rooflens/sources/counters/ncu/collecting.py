@@ -31,8 +31,6 @@ _INTERRUPTIBLE = (
 )  # fmt: skip
 """Runs a command that SIGINT ends. A shell lets what it starts in the background ignore that, and all that this starts;
 ncu could not be told to stop and write what it has."""
-WAKING = "spin_kernel"
-"""The kernel of no meaning at which ncu looks first: torch.cuda._sleep."""
 _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
 _TROUBLE = re.compile(r"==(ERROR|WARNING)==\s*(.*)")
 _NOTHING = "No kernels were profiled"
@@ -95,7 +93,6 @@ class NcuRun:
         progress: Progress | None = None,
         echo: Callable[[str], None] | None = None,
         counted: Callable[[], None] | None = None,
-        woken: bool = False,
         grace: float = GRACE_SECONDS,
     ) -> CollectedReport:
         """Follow it to its end. After `limit` seconds from now it is told to stop, and writes what it has.
@@ -105,12 +102,11 @@ class NcuRun:
             expected: launches, for the time that is left.
             echo: given what the program prints.
             counted: called once as many launches as are expected were counted, before the report is written.
-            woken: ncu looked at a kernel of no meaning first (`WAKING`), which does not count.
 
         Raises:
             CountersUnavailable: counters are locked, or nothing was counted; ncu's own words are quoted.
         """
-        output = _Output(expected, progress, echo, counted, woken)
+        output = _Output(expected, progress, echo, counted)
         try:
             stopped = _followed(self._run, output, time.monotonic() + limit, grace)
         finally:
@@ -125,7 +121,7 @@ class NcuRun:
             errors=tuple(output.errors),
             output=tuple(output.program),
         )
-        if not report.exists() or (woken and not done.kernels):
+        if not report.exists():
             raise CountersUnavailable(_no_report(done, limit))
         return done
 
@@ -209,20 +205,17 @@ class _Output:
         progress: Progress | None,
         echo: Callable[[str], None] | None = None,
         counted: Callable[[], None] | None = None,
-        woken: bool = False,
     ) -> None:
         self.kernels = 0
         self.passes: int | None = None
         self.errors: list[str] = []
         self.program: list[str] = []
         self._expected, self._progress, self._echo, self._counted = expected, progress, echo, counted
-        self._first, self._woken = 0.0, woken
+        self._first = 0.0
 
     def take(self, line: str) -> None:
         if (profiling := _PROFILING.match(line)) is not None:
-            woke, self._woken = self._woken and WAKING in profiling[1], False
-            if not woke:
-                self._kernel(profiling[1], profiling[2])
+            self._kernel(profiling[1], profiling[2])
         elif (trouble := _TROUBLE.match(line)) is not None:
             level, message = trouble.groups()
             counts = level == "ERROR" or message.startswith(_NOTHING)
