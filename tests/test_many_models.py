@@ -10,9 +10,10 @@ from tests.figure_samples import chain, device, measured, records
 import rooflens as rl
 from rooflens.records import Case
 from rooflens.report.figures.drawn_marks import drawn_marks
-from rooflens.report.figures.labels import footnotes, legend
+from rooflens.report.figures.labels import TextLine, footnotes, legend
 from rooflens.report.figures.page_layout import arrange
 from rooflens.report.figures.palette import OTHER, group_colours
+from rooflens.report.figures.point_names import PointName, merged
 from rooflens.report.figures.saving import Figure
 from rooflens.report.model_families import family_of
 
@@ -98,3 +99,33 @@ def test_lines_that_nobody_can_follow_are_left_out_with_a_word() -> None:
     assert len(few.links) == 4
     assert many.links == ()
     assert any("65 lines between bounds and observed times are not drawn" in note for note in many.notes)
+
+
+@pytest.mark.parametrize("models", [1, 20])
+def test_a_column_of_paper_is_about_as_high_as_wide_and_names_models_in_letters_of_7_points(models: int) -> None:
+    names = [f"{chr(97 + n % 13)}net{n}" for n in range(models)]
+    page = arrange(roofline(names, [1, 8, 32, 128]), width=241.0)  # 85 mm
+    notes = sum(note.box.height for note in page.notes)
+    assert page.height - notes <= 1.2 * page.width
+    texts = [row for text in (*page.within, *page.beside, *page.title, *page.notes) for row in text.rows]
+    texts += [row.text for row, _ in page.legend]
+    assert min(row.size for row in texts) == page.letters == 7.0
+    if models > 1:
+        assert sum(row.text.startswith(tuple(names)) for text in page.within for row in text.rows) >= 3
+
+
+def test_marks_that_lie_on_one_another_are_named_together() -> None:
+    def name(text: str, x: float) -> PointName:
+        return TextLine(text), [((x, 1.0), 4.0)]
+
+    names = [name("batch 64", 10.0), name("batch 8", 11.0), name("batch 1", 30.0), name("batch 256", 9.5)]
+    both = [row.text for (row, _), _ in merged(names, lambda point: point)]
+    assert both == ["batch 8, 64, 256", "batch 1"]
+    alike = [name(model, 5.0) for model in ("b", "a", "c", "d", "e")]
+    (((row, dots), parts),) = merged(alike, lambda point: point)
+    assert (row.text, dots, parts) == ("b, a, c, 2 more", alike[0][1], alike)
+
+
+def test_batches_are_listed_by_size() -> None:
+    figure = roofline(["net"], [64, 8, 128, 1])
+    assert figure.groups == ("batch 1", "batch 8", "batch 64", "batch 128")

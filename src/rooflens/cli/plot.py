@@ -58,7 +58,7 @@ from rooflens.errors import FileError
 @click.option(
     "--width",
     type=float,
-    help="Width of a .png, .svg or .pdf in millimetres, 85 for one column of a paper; letters keep their size.",
+    help="Width of a .png, .svg or .pdf in millimetres, 85 for one column of a paper, where letters have 7 points.",
 )
 @click.option("--title", help="Title; default: what the records have in common.")
 @click.option(

@@ -78,7 +78,8 @@ class Naming:
 
     Attributes:
         fields: the fields of a case in which they differ.
-        labels: those that are written beside a mark: of many models not the batch, which its size tells.
+        labels: those that are written beside a mark: of many models not the batch, which its size tells, nor what each
+            has in one value.
         colours: what colours tell where each mark is a whole case: the first thing that differs.
     """
 
@@ -99,7 +100,8 @@ class Naming:
         models = len({case.model for case in cases})
         colours = "phase" if names == 1 and several_phases else colours_tell(cases)[0]
         few = names <= MOST_MODELS or models == 1
-        labels = fields if few else tuple(field for field in fields if field != "batch size")
+        told = {"batch size", *(field for field in fields if field != "model" and _models_tell(cases, field))}
+        labels = fields if few else tuple(field for field in fields if field not in told)
         return cls(fields, labels, colours, names > 1, several_phases, len(evidence) > 1)
 
     @property
@@ -114,6 +116,11 @@ class Naming:
         if self.colours == "phase":
             return PHASE_WORDS[phase]
         return family_of(case.model) if self.colours == FAMILIES else name_of(case, [self.colours])
+
+
+def _models_tell(cases: Sequence[Case], field: str) -> bool:
+    """True if all cases of a model have the same value of a field."""
+    return len({(case.model, name_of(case, [field])) for case in cases}) == len({case.model for case in cases})
 
 
 def pieces(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> Iterator[Piece]:

@@ -209,7 +209,7 @@ def first_free(
 
 # Places around a point, best first: beside it, then above and below, then at the corners.
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
-_RINGS = (0.0, 7.0, 16.0, 28.0, 42.0)
+_RINGS = (0.0, 7.0, 16.0, 28.0, 42.0, 60.0, 82.0)
 _CROSSING = 14.0
 _OTHERS = 1.0
 """Cost of naming the next mark instead of the first."""

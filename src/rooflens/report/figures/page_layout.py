@@ -7,11 +7,10 @@ high as the column. So nothing covers anything.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from rooflens import units
 from rooflens.report.figures.axes import XY, place
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
 from rooflens.report.figures.drawn_marks import DrawnMark, drawn_marks
@@ -28,9 +27,7 @@ from rooflens.report.figures.label_places import (
     spread,
 )
 from rooflens.report.figures.labels import (
-    HEADING,
     SMALL,
-    TITLE,
     CeilingLabel,
     LegendRow,
     TextLine,
@@ -40,8 +37,23 @@ from rooflens.report.figures.labels import (
     legend,
     wrap,
 )
+from rooflens.report.figures.narrow_page import (
+    IN_COLUMN,
+    KEY_INDENT,
+    ON_PHONE,
+    WIDE,
+    Measures,
+    at_places,
+    in_a_row,
+    plane_height,
+    short_label,
+    small_label,
+    small_legend,
+    small_mark,
+    together,
+)
 from rooflens.report.figures.palette import GREY, INK, OTHER, ceiling_dash, group_colours
-from rooflens.report.figures.point_names import case_names, piece_names, point_names, trail_names
+from rooflens.report.figures.point_names import PointName, merged, names_of
 from rooflens.report.figures.roofline_data import RooflineData
 
 PAPER: Stretch = (1.0, 1.0)
@@ -54,26 +66,17 @@ NARROW, PHONE_WIDTH = 480.0, 240.0
 """Points: a page that is narrower has its column below the plane; and the width of the narrowest phone."""
 LEAST_WIDTH = 120.0
 """Of a plane: a page cannot be narrower than that needs."""
-_LEAST_HEIGHT, _NARROW_SHAPE = 250.0, 0.95
-_LEAST_ON_PAPER, _SHAPE_ON_PAPER = 150.0, 0.85
-"""Of a narrow plane: its least height, and its height against its width; on paper a page is about as high as wide."""
-LEFT, BELOW, EDGE = 68.0, 46.0, 14.0
+LEFT, BELOW, EDGE = WIDE.left, WIDE.under, WIDE.edge
 MOST_Y_TICKS, TICK_WIDTH = 8, 42.0
 PHONE_MOST = LEFT + EDGE + PHONE[1] * (PHONE_WIDTH - LEFT - EDGE)
 GUTTER = 18.0
 """Between plane and column: the room of the leaders."""
 GAP = 3.0
-KEY_HEIGHT, _LOW_KEY = 14.5, 12.5
-KEY_INDENT = 16.0
-"""From the left edge of a legend row to its text."""
-_BETWEEN_KEYS = 8.0
 RUG_WIDTH = 7.0
 _MOST_UNPLACED = 4
+_ABOVE = 6.0
+"""Between the plane and the name of its upright axis."""
 _SAMPLE = 24.0
-
-
-_Key = tuple[LegendRow, tuple[float, float], int]
-"""A row of the legend, where it begins and ends from the left, and its line from the top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class Page:
         beside, within: labels in the column beside the plane, and in it.
         colours: of the groups.
         below: the column lies below the plane, not beside it.
+        letters: size of the smallest type.
     """
 
     figure: RooflineData
@@ -119,6 +123,7 @@ class Page:
     marks: tuple[DrawnMark, ...]
     colours: dict[str, str]
     below: bool = False
+    letters: float = SMALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,8 @@ class _Surroundings:
     roofs: list[Segment]
 
     @classmethod
-    def of(cls, plane: Plane, marks: Sequence[DrawnMark]) -> _Surroundings:
+    def of(cls, plane: Plane, marks: Sequence[DrawnMark], over: float) -> _Surroundings:
+        """Return what is on the plane; a label may stand so far over its upper end, where no line bounds it."""
         figure, box = plane.figure, plane.box
         left = box.left + (RUG_WIDTH if figure.rug else 0.0)
         spots = []
@@ -159,7 +165,7 @@ class _Surroundings:
         ends = [(line.start, line.end) for lines in (figure.ceilings, figure.links, figure.ties) for line in lines]
         ends += [ends for trail in figure.trails for ends in pairwise(trail.points)]
         segments = [(*plane.at(start), *plane.at(end)) for start, end in ends]
-        frame = Box(left + GAP, box.bottom + GAP, box.right - GAP, box.top - GAP)
+        frame = Box(left + GAP, box.bottom + GAP, box.right - GAP, box.top + over)
         return cls(plane, frame, spots, segments, segments[: len(figure.ceilings)])
 
 
@@ -172,112 +178,97 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
             column lies below the plane.
     """
     colours = group_colours([*figure.groups, OTHER])
-    marks = drawn_marks(figure, colours)
-    labels, rows = list(ceiling_labels(figure)), legend(figure, colours)
-    below, few = width is not None and width < NARROW, len(figure.devices) <= FEW_DEVICES
-    rows, line = (_small(rows), _LOW_KEY) if below else (rows, KEY_HEIGHT)
+    below = width is not None and width < NARROW
+    size = WIDE if not below else ON_PHONE if stretch == PHONE else IN_COLUMN
+    marks = [small_mark(drawn, size.marks) for drawn in drawn_marks(figure, colours)]
+    labels = _labels(figure, size)
+    rows = small_legend(legend(figure, colours), size)
     widths = [60.0, *(row.text.width + KEY_INDENT for row in rows), *(block_size(its.rows)[0] for its in labels)]
-    beside_plane = EDGE if below else GUTTER + max(widths) + EDGE
-    plane_width = PLANE_WIDTH if width is None else max(LEAST_WIDTH, width - LEFT - beside_plane)
-    width = LEFT + plane_width + beside_plane
-    room = width - 2 * EDGE
-    notes = [line for text in footnotes(figure, _MOST_UNPLACED) for line in wrap(text, SMALL, room, colour=GREY)]
-    head = _head(figure, room, below=below)
-    bottom = EDGE + sum(line.height for line in notes) + BELOW
-    column = [] if below else [label for label in labels if label.beside]
-    inside = [label for label in labels if label not in column]
-    height = _height(plane_width, stretch) if below else PLANE_HEIGHT
-    keys = _in_a_row(rows, room) if below else [(row, (0.0, max(widths)), n) for n, row in enumerate(rows)]
-    high = max((down for _, _, down in keys), default=-1) + 1
-    while True:
-        listed = _together(column, len(figure.devices)) if below else column
-        need = sum(block_size(label.rows)[1] + GAP for label in listed) + line * high + 4 * GAP
-        foot = bottom + (need if below else 0.0)
-        plane = Plane(figure, Box(LEFT, foot, LEFT + plane_width, foot + (height if below else max(height, need))))
-        around_labels = _Surroundings.of(plane, marks)
-        spots = _ceiling_spots(around_labels, inside, stretch)
-        if None not in spots:
-            break
-        # What finds no place in the plane goes into the column, for which the page grows.
-        without = [label for label, spot in zip(inside, spots, strict=True) if spot is None]
-        column += map(_short, without) if below and few else without
-        inside = [label for label, spot in zip(inside, spots, strict=True) if spot is not None]
-    taken = [spot for spot in spots if spot is not None]
-    top = plane.box.top + 6.0 + sum(line.height for line in head)
-    left, low = (EDGE, bottom - BELOW + 2 * GAP) if below else (plane.box.right + GUTTER, plane.box.bottom)
-    under = Box(left + _SAMPLE, low + line * high, left + room, plane.box.bottom - BELOW)
+    beside_plane = size.edge if below else GUTTER + max(widths) + size.edge
+    plane_width = PLANE_WIDTH if width is None else max(LEAST_WIDTH, width - size.left - beside_plane)
+    width = size.left + plane_width + beside_plane
+    room, small = width - 2 * size.edge, min(SMALL, size.letters)
+    notes = [line for text in footnotes(figure, _MOST_UNPLACED) for line in wrap(text, small, room, colour=GREY)]
+    head = _head(figure, room, size)
+    bottom = size.edge + sum(line.height for line in notes) + size.under
+    over = _ABOVE + sum(line.height for line in head) + size.edge
+    keys = [(row, (0.0, max(widths)), n) for n, row in enumerate(rows)]
+    keys = in_a_row(rows, room, dense=size.dense) if below else keys
+    high = size.key * (max((down for _, _, down in keys), default=-1) + 1)
+
+    def plane_box(need: float) -> Box:
+        foot = bottom + (need + high if below else 0.0)
+        height = plane_height(size, plane_width, width, foot + over) if below else max(PLANE_HEIGHT, need + high)
+        return Box(size.left, foot, size.left + plane_width, foot + height)
+
+    surroundings, listed, inside = _placed_ceilings(figure, labels, marks, plane_box, stretch, size)
+    plane, taken = surroundings.plane, [spot for _, spot in inside]
+    top, below_axis = plane.box.top + over - size.edge, bottom - size.under
+    left, low = (size.edge, below_axis + 2 * GAP) if below else (plane.box.right + GUTTER, plane.box.bottom)
+    under = Box(left + _SAMPLE, low + high, left + room, plane.box.bottom - size.under)
     return Page(
         figure=figure,
         width=width,
-        height=top + EDGE,
+        height=top + size.edge,
         plane=plane.box,
-        title=tuple(_stacked(head, top)),
-        beside=tuple(_listed(figure, listed, under) if below else _column(plane, column, KEY_HEIGHT * len(rows) + GAP)),
+        title=tuple(_stacked(head, top, size.edge)),
+        beside=tuple(_listed(figure, listed, under) if below else _column(plane, listed, high + GAP)),
         within=(
-            *(_ceiling_label(plane, label, spot) for label, spot in zip(inside, taken, strict=True)),
-            *_point_labels(around_labels, marks, taken, stretch),
+            *(_ceiling_label(plane, label, spot) for label, spot in inside),
+            *_point_labels(surroundings, marks, taken, stretch, size),
         ),
-        legend=tuple(_keys(keys, left, low + line * high, line)),
-        notes=tuple(_stacked(notes, bottom - BELOW)),
+        legend=tuple(at_places(keys, left, low + high, size.key)),
+        notes=tuple(_stacked(notes, below_axis, size.edge)),
         marks=tuple(marks),
         colours=colours,
         below=below,
+        letters=min(SMALL, size.letters),
     )
 
 
-def _height(width: float, stretch: Stretch) -> float:
-    """Return the height of a narrow plane."""
-    least, shape = (_LEAST_HEIGHT, _NARROW_SHAPE) if stretch == PHONE else (_LEAST_ON_PAPER, _SHAPE_ON_PAPER)
-    return min(PLANE_HEIGHT, max(least, shape * width))
+def _labels(figure: RooflineData, size: Measures) -> list[CeilingLabel]:
+    """Return the labels of ceilings in the letters of a page, and short where it is dense."""
+    labels = list(ceiling_labels(figure))
+    if not size.dense:
+        return labels
+    labels = [small_label(label, size.letters) for label in labels]
+    return [short_label(label) for label in labels] if len(figure.devices) <= FEW_DEVICES else labels
 
 
-def _small(rows: Sequence[LegendRow]) -> list[LegendRow]:
-    """Return the rows of a legend in small type."""
-    return [replace(row, text=replace(row.text, size=SMALL)) for row in rows]
+def _placed_ceilings(
+    figure: RooflineData,
+    labels: Sequence[CeilingLabel],
+    marks: Sequence[DrawnMark],
+    plane_box: Callable[[float], Box],
+    stretch: Stretch,
+    size: Measures,
+) -> tuple[_Surroundings, list[CeilingLabel], list[tuple[CeilingLabel, Spot]]]:
+    """Return the plane, the labels that stand in the column, and those in the plane with their places.
+
+    Args:
+        plane_box: the plane of a page whose column of labels is so high.
+    """
+    below, few = size is not WIDE, len(figure.devices) <= FEW_DEVICES
+    column = [] if below else [label for label in labels if label.beside]
+    inside = [label for label in labels if label not in column]
+    while True:
+        listed = together(column, len(figure.devices)) if below else column
+        need = sum(block_size(label.rows)[1] + GAP for label in listed) + 4 * GAP
+        surroundings = _Surroundings.of(Plane(figure, plane_box(need)), marks, GAP if size.dense else -GAP)
+        spots = _ceiling_spots(surroundings, inside, stretch)
+        if None not in spots:
+            return surroundings, listed, [(o, spot) for o, spot in zip(inside, spots, strict=True) if spot is not None]
+        # What finds no place in the plane goes into the column, for which the page grows.
+        without = [label for label, spot in zip(inside, spots, strict=True) if spot is None]
+        column += map(short_label, without) if below and few and not size.dense else without
+        inside = [label for label, spot in zip(inside, spots, strict=True) if spot is not None]
 
 
-def _head(figure: RooflineData, room: float, *, below: bool) -> list[TextLine]:
+def _head(figure: RooflineData, room: float, size: Measures) -> list[TextLine]:
     """Return the lines above the plane: title, subtitle, some room, and the name of the upright axis."""
-    head = wrap(figure.title, HEADING if below else TITLE, room, bold=True)
-    head += wrap(figure.subtitle, SMALL if below else HEADING, room, colour=GREY) if figure.subtitle else []
-    return [*head, TextLine("", SMALL), *wrap(figure.y.label, HEADING, room)]
-
-
-def _short(label: CeilingLabel) -> CeilingLabel:
-    """Return the label with rate and origin in one line."""
-    *before, rate, origin = label.rows
-    return replace(label, rows=(*before, replace(rate, text=f"{rate.text}, {origin.text}", size=SMALL)))
-
-
-def _in_a_row(rows: Sequence[LegendRow], room: float) -> list[_Key]:
-    """Return the rows of the legend one beside the other; a heading, and what has no room, begins a new line."""
-    keys: list[_Key] = []
-    left, down = 0.0, -1
-    for row in rows:
-        width = row.text.width + (0.0 if row.kind == "heading" else KEY_INDENT)
-        if down < 0 or row.kind == "heading" or left + width > room:
-            left, down = 0.0, down + 1
-        keys.append((row, (left, left + width), down))
-        left += width + _BETWEEN_KEYS
-    return keys
-
-
-def _keys(keys: Sequence[_Key], left: float, top: float, line: float) -> Iterator[tuple[LegendRow, Box]]:
-    """Yield the rows of the legend at their places on the page, on lines of a height."""
-    for row, (start, end), down in keys:
-        yield row, Box(left + start, top - (down + 1) * line, left + end, top - down * line)
-
-
-def _together(labels: Sequence[CeilingLabel], devices: int) -> list[CeilingLabel]:
-    """Return the labels of each of several devices as one, below its name."""
-    if devices < 2:
-        return list(labels)
-    merged: dict[TextLine, CeilingLabel] = {}
-    for label in labels:
-        first, *rest = label.rows
-        before = merged.get(first)
-        merged[first] = label if before is None else replace(before, rows=(*before.rows, *rest))
-    return list(merged.values())
+    head = wrap(figure.title, size.title, room, bold=True)
+    head += wrap(figure.subtitle, size.subtitle, room, colour=GREY) if figure.subtitle else []
+    return [*head, *([] if size.dense else [TextLine("", SMALL)]), *wrap(figure.y.label, size.axis, room)]
 
 
 def _listed(figure: RooflineData, labels: Sequence[CeilingLabel], under: Box) -> Iterator[TextBox]:
@@ -300,10 +291,10 @@ def _listed(figure: RooflineData, labels: Sequence[CeilingLabel], under: Box) ->
         top -= height + GAP
 
 
-def _stacked(rows: Sequence[TextLine], top: float) -> Iterator[TextBox]:
+def _stacked(rows: Sequence[TextLine], top: float, left: float) -> Iterator[TextBox]:
     """Yield lines one below the other, from the left edge of the page."""
     for row in rows:
-        yield TextBox((row,), Box(EDGE, top - row.height, EDGE + row.width, top))
+        yield TextBox((row,), Box(left, top - row.height, left + row.width, top))
         top -= row.height
 
 
@@ -353,29 +344,37 @@ def _ceiling_label(plane: Plane, label: CeilingLabel, spot: Spot) -> TextBox:
 
 
 def _point_labels(
-    surroundings: _Surroundings, marks: Sequence[DrawnMark], taken: Sequence[Spot], stretch: Stretch
+    surroundings: _Surroundings, marks: Sequence[DrawnMark], taken: Sequence[Spot], stretch: Stretch, size: Measures
 ) -> Iterator[TextBox]:
-    """Yield labels of ridges and of the marks with the largest shares, as far as there is room."""
-    plane, at = surroundings.plane, surroundings.plane.at
-    figure = plane.figure
-    if figure.hierarchical:
-        names = piece_names(figure, marks)
-    else:
-        few = len(figure.devices) <= FEW_DEVICES
-        ridges = dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges if few)
-        names = [(TextLine(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), [((x, y), 3.0)]) for x, y in ridges]
-        on_trails = {point for trail in figure.trails for point in trail.points}
-        others = [drawn for drawn in marks if (drawn.mark.x, drawn.mark.y) not in on_trails]
-        names += trail_names(figure, marks)
-        names += point_names(figure, others) if figure.sizes == "share" else case_names(at, others)
-    wishes = []
-    for row, dots in names:
-        (point, radius), *also = ((at(dot), radius) for dot, radius in dots)
-        wishes.append(around(point, radius, (row.width, row.height), surroundings.lines, also))
-    free = (surroundings.marks, surroundings.frame, GAP, stretch)
-    spots = first_free(wishes, *free, labels=taken, walls=surroundings.roofs)
-    for (row, dots), spot in zip(names, spots, strict=True):
+    """Yield labels of ridges and of the marks with the largest shares, as far as there is room.
+
+    Marks that lie on one another are named together; where that is too long, each by itself.
+    """
+    plane = surroundings.plane
+    kinds = names_of(plane.figure, plane.at, marks, size.letters, ridges_last=size.dense)
+    tried = [joined for kind in kinds for joined in merged(kind, plane.at)]
+    together = [name for name, _ in tried]
+    spots = _point_spots(surroundings, together, taken, stretch)
+    alone = [
+        name for (_, names), spot in zip(tried, spots, strict=True) if spot is None for name in names[1:] and names
+    ]
+    found = [*taken, *(spot for spot in spots if spot is not None)]
+    together += alone
+    spots += _point_spots(surroundings, alone, found, stretch)
+    for (row, dots), spot in zip(together, spots, strict=True):
         if spot is not None:
             middle = (spot.anchor, (spot.box.bottom + spot.box.top) / 2)
-            named = min((dot for dot, _ in dots), key=lambda dot: math.dist(at(dot), middle))
+            named = min((dot for dot, _ in dots), key=lambda dot: math.dist(plane.at(dot), middle))
             yield TextBox((row,), spot.box, GREY, spot.leader, named)
+
+
+def _point_spots(
+    surroundings: _Surroundings, names: Sequence[PointName], taken: Sequence[Spot], stretch: Stretch
+) -> list[Spot | None]:
+    """Return a place for each name at one of its marks, None for a name that finds none."""
+    wishes = []
+    for row, dots in names:
+        (point, radius), *also = ((surroundings.plane.at(dot), radius) for dot, radius in dots)
+        wishes.append(around(point, radius, (row.width, row.height), surroundings.lines, also))
+    free = (surroundings.marks, surroundings.frame, GAP, stretch)
+    return first_free(wishes, *free, labels=taken, walls=surroundings.roofs)

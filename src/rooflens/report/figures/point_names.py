@@ -4,22 +4,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean
 
+from rooflens import units
 from rooflens.report.escape import printable
 from rooflens.report.figures.axes import XY
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
 from rooflens.report.figures.drawn_marks import DrawnMark
 from rooflens.report.figures.labels import SMALL, TextLine, shorten
+from rooflens.report.figures.palette import GREY
 from rooflens.report.figures.roofline_data import RooflineData
 
 _MOST_NAMED, _SMALLEST_NAMED = 12, 0.15
 _MOST_CASES, _MOST_DOTS = 40, 6
 # Spots to a decade: marks that are nearer than a few points share a label.
 _SAME_SPOT = 40
+_HIDDEN = 0.5
+"""Of the radius of a mark: one that is nearer to another is taken for it."""
+_MOST_JOINED = 3
 
 PointName = tuple[TextLine, list[tuple[XY, float]]]
 """The name of one of some dots, the first of which is the best: points of the data, and radii on the page."""
+
+
+def names_of(
+    figure: RooflineData,
+    at: Callable[[XY], XY],
+    marks: Sequence[DrawnMark],
+    letters: float,
+    *,
+    ridges_last: bool,
+) -> list[list[PointName]]:
+    """Return the names that marks and ridges should have, those first that matter most; one list may be joined.
+
+    Args:
+        at: a point of the data on the page.
+        letters: the largest type.
+    """
+    if figure.hierarchical:
+        kinds = [[name] for name in piece_names(figure, marks)]
+    else:
+        few = len(figure.devices) <= FEW_DEVICES
+        points = dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges if few)
+        ridges = [[(TextLine(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), [((x, y), 3.0)])] for x, y in points]
+        on_trails = {point for trail in figure.trails for point in trail.points}
+        others = [drawn for drawn in marks if (drawn.mark.x, drawn.mark.y) not in on_trails]
+        kinds = trail_names(figure, marks)
+        told = {row.text for kind in kinds for row, _ in kind}
+        if figure.sizes == "share":
+            kinds += [[name] for name in point_names(figure, others)]
+        else:
+            kinds.append([name for name in case_names(at, others) if name[0].text not in told])
+        kinds = [*kinds, *ridges] if ridges_last else [*ridges, *kinds]
+    return [[(replace(row, size=min(row.size, letters)), dots) for row, dots in kind] for kind in kinds]
 
 
 def piece_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointName]:
@@ -40,15 +78,15 @@ def piece_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointN
     return names
 
 
-def trail_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointName]:
+def trail_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[list[PointName]]:
     """Return the names of trails, each once at any of its marks; then what grows at their ends, then between them.
 
     Of many models sizes tell the batch. A trail of bounds and one of times share their names.
     """
     reaches = {(one.mark.x, one.mark.y): one.reach for one in drawn}
     names: dict[str, list[XY]] = {}
-    ends: dict[tuple[str, str, str], list[XY]] = {}
-    between: dict[tuple[str, str, str], list[XY]] = {}
+    ends: dict[tuple[str, str], dict[str, list[XY]]] = {}
+    between: dict[tuple[str, str], dict[str, list[XY]]] = {}
     for trail in figure.trails:
         if trail.name:
             names.setdefault(trail.name, []).extend((trail.points[-1], *trail.points[:-1]))
@@ -56,11 +94,16 @@ def trail_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointN
             continue
         last = len(trail.points) - 1
         for number, (point, step) in enumerate(zip(trail.points, trail.steps, strict=True)):
-            (ends if number in (0, last) else between).setdefault((trail.group, trail.name, step), []).append(point)
-    texts = [*names.items(), *((step, points) for some in (ends, between) for (*_, step), points in some.items())]
+            own = (ends if number in (0, last) else between).setdefault((trail.group, trail.name), {})
+            own.setdefault(step, []).append(point)
+    steps = [list(own.items()) for some in (ends, between) for own in some.values()]
+    texts = [*([item] for item in names.items()), *steps]
     return [
-        (TextLine(shorten(printable(text)), SMALL), [(point, reaches[point]) for point in points[:_MOST_DOTS]])
-        for text, points in texts[: 2 * _MOST_CASES]
+        [
+            (TextLine(shorten(printable(text)), SMALL), [(point, reaches[point]) for point in points[:_MOST_DOTS]])
+            for text, points in kind
+        ]
+        for kind in texts[: 2 * _MOST_CASES]
     ]
 
 
@@ -115,3 +158,40 @@ def point_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointN
             key = (mark.label, None if many else mark.device)
             names.setdefault(key, (row, [((mark.x, mark.y), first.reach)]))
     return list(names.values())[: None if figure.listing else _MOST_NAMED]
+
+
+def merged(names: Sequence[PointName], at: Callable[[XY], XY]) -> list[tuple[PointName, list[PointName]]]:
+    """Return the names, those as one whose marks lie on one another, and beside each the names of which it is made."""
+    groups: list[list[PointName]] = []
+    for name in names:
+        same = next(
+            (group for group in groups if name[0].colour == group[0][0].colour and _on(name, group[0], at)), None
+        )
+        if same is None:
+            groups.append([name])
+        else:
+            same.append(name)
+    return [(_joined(group), group) for group in groups]
+
+
+def _on(name: PointName, other: PointName, at: Callable[[XY], XY]) -> bool:
+    """True if every mark of a name lies on one of the other."""
+    return all(
+        any(math.dist(at(point), at(beside)) < _HIDDEN * min(radius, reach) for beside, reach in other[1])
+        for point, radius in name[1]
+    )
+
+
+def _joined(group: Sequence[PointName]) -> PointName:
+    """Return several names as one, at the marks of the first; the word with which all begin stands once."""
+    first, dots = group[0]
+    texts = list(dict.fromkeys(line.text for line, _ in group))
+    if len(texts) == 1:
+        return group[0]
+    word = f"{first.text.split(' ')[0]} "
+    if all(text.startswith(word) for text in texts):
+        texts = sorted((text.removeprefix(word) for text in texts), key=lambda text: (len(text), text))
+        texts[0] = word + texts[0]
+    more = len(texts) - _MOST_JOINED
+    shown = texts if more < 2 else [*texts[:_MOST_JOINED], f"{more} more"]
+    return replace(first, text=", ".join(shown)), dots

@@ -191,6 +191,8 @@ def _groups(placed: Placement, naming: Naming, *, ranked: bool) -> tuple[dict[st
     order = [group for group in shares if group != WHOLE]
     if ranked or naming.colours == FAMILIES:
         order.sort(key=lambda group: -shares[group])
+    elif naming.colours == "batch size":
+        order.sort(key=lambda group: int("0" + group.removeprefix("batch ")) if group.startswith("batch ") else 0)
     most = MOST_GROUPS if ranked else MOST_MODELS
     rest = tuple(order[most - 1 :]) if len(order) > most else ()
     groups = {group: OTHER if group in rest else group for group in order}

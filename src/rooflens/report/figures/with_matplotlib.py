@@ -15,9 +15,10 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 from rooflens.report.figures.axes import tick_text, ticks
 from rooflens.report.figures.drawn_marks import middle_colour
 from rooflens.report.figures.label_places import Box
-from rooflens.report.figures.labels import HEADING, SMALL, LegendRow, TextLine
+from rooflens.report.figures.labels import HEADING, LegendRow, TextLine
 from rooflens.report.figures.matplotlib_files import MARKERS, empty, frame
-from rooflens.report.figures.page_layout import KEY_INDENT, MOST_Y_TICKS, RUG_WIDTH, TICK_WIDTH, Page, TextBox
+from rooflens.report.figures.narrow_page import KEY_INDENT
+from rooflens.report.figures.page_layout import MOST_Y_TICKS, RUG_WIDTH, TICK_WIDTH, Page, TextBox
 from rooflens.report.figures.palette import (
     FLAG,
     GREY,
@@ -74,8 +75,8 @@ def draw(page: Page) -> Canvas:
 def _axes(plane: Axes, page: Page) -> None:
     figure, box = page.figure, page.plane
     plane.set(xscale="log", yscale="log", xlim=(figure.x.low, figure.x.high), ylim=(figure.y.low, figure.y.high))
-    look: dict[str, Any] = {"fontsize": SMALL, "loc": "right"} if page.below else {"fontsize": HEADING}
-    plane.set_xlabel(figure.x.label, color=INK, labelpad=5, **look)
+    look: dict[str, Any] = {"fontsize": page.letters, "loc": "right"} if page.below else {"fontsize": HEADING}
+    plane.set_xlabel(figure.x.label, color=INK, labelpad=2 if page.below else 5, **look)
     for axis, data, most in (
         (plane.xaxis, figure.x, int(box.width / TICK_WIDTH)),
         (plane.yaxis, figure.y, MOST_Y_TICKS),
@@ -85,7 +86,7 @@ def _axes(plane: Axes, page: Page) -> None:
         axis.set_ticklabels([tick_text(data, tick) for tick in shown])
         axis.set_minor_locator(LogLocator(subs=range(2, 10), numticks=200))
         axis.set_minor_formatter(NullFormatter())
-    frame(plane, SMALL)
+    frame(plane, page.letters)
     plane.tick_params(which="minor", length=1.5)
 
 
