@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 import onnx
@@ -14,7 +13,7 @@ from onnx import numpy_helper
 
 from rooflens.errors import ModelError
 from rooflens.graph.blocks import Blocks
-from rooflens.graph.elements import FLOATING, bits_of
+from rooflens.graph.elements import bits_of
 from rooflens.graph.file import GraphFile, all_nodes, canonical
 from rooflens.graph.infer import LARGEST, Inference, complete
 from rooflens.graph.movement import SHAPES, VIEWS
@@ -23,9 +22,9 @@ from rooflens.graph.operators import RANDOM
 from rooflens.graph.paths import key_of, module_paths, shown
 from rooflens.graph.products import NARROW
 from rooflens.graph.sizes import Sizes, declared_type, input_type
-from rooflens.graph.value import Data, GraphValue, tensor_type, value_of
-from rooflens.graph.weights import is_weight, may_be_none, shows_none
-from rooflens.records import Access, Call, HostCalls, Operation, Tensor, Trace
+from rooflens.graph.value import GraphValue, tensor_type, value_of
+from rooflens.graph.weights import Constants
+from rooflens.records import Access, Call, HostCalls, Operation, Trace
 
 UNSIZED = (
     "the file does not tell every size: bytes and memory are unknown, and so are the operations listed as uncounted"
@@ -62,8 +61,7 @@ class _GraphReading:
         self._blocks = Blocks()
         self._values: ChainMap[str, GraphValue] = ChainMap()
         self._pending: dict[int, tuple[str, list[Draft]]] = {}
-        self._tensors: dict[int, onnx.TensorProto] = {}
-        self._weights: dict[int, int] = {}
+        self._constants = Constants(self._blocks)
         self._operations: list[Operation] = []
         self._unsized: list[tuple[str, str]] = []
         self._views: Counter[str] = Counter()
@@ -82,7 +80,7 @@ class _GraphReading:
         return Trace(
             operations=tuple(self._operations),
             memory=None if self._unsized else self._blocks.peak(self._operations, lasting),
-            parameters=sum(self._weights.values()),
+            parameters=self._constants.weights,
             lasting=lasting,
             unsized=tuple(self._unsized),
             host_calls=tuple(
@@ -174,7 +172,7 @@ class _GraphReading:
                 value = replace(value, data=numpy_helper.to_array(tensor))
             except (ValueError, TypeError) as error:
                 raise ModelError(f"{shown(name)!r} is damaged: {error}") from error
-        self._tensors[value.block] = tensor
+        self._constants.tensors[value.block] = tensor
         self._define(name, replace(value, roots=frozenset((value.block,))))
 
     # Nodes ------------------------------------------------------------------------------------------------------------
@@ -196,11 +194,9 @@ class _GraphReading:
         self._give_outputs(proto, node)
         if node.key in VIEWS | SHAPES:
             self._look(node, path)
-        elif node.key == "DequantizeLinear" and _is_sized(node) and node.value(0).dtype in (*NARROW, "int32"):
+        elif _is_dequantizing(node):
             self._dequantize(node, path)
-        elif all(value is None or value.constant or value.data is not None for value in node.outputs):
-            pass  # known before the graph runs
-        else:
+        elif not _is_known_before(node.outputs):
             self._work(proto, node, path)
         if not node.drafts and _is_view(node):
             self._views[path] += 1
@@ -231,13 +227,13 @@ class _GraphReading:
     def _look(self, node: Node, path: str) -> None:
         """Read a view or a question for a shape, which is free unless the elements have to move."""
         made = list(node.outputs)
-        if node.key in SHAPES or not _is_sized(node, everything=False):
+        if node.key in SHAPES or not _are_sized((*node.inputs[:1], *made)):
             return
         RULES[node.key](node)
         for position, (before, after) in enumerate(zip(made, node.outputs, strict=True)):
             if before is not None and after is not None:
                 node.outputs[position] = replace(after, data=before.data)
-        if not all(value is None or value.constant or value.data is not None for value in made):
+        if not _is_known_before(made):
             self._run(node, path)
 
     def _dequantize(self, node: Node, path: str) -> None:
@@ -251,7 +247,7 @@ class _GraphReading:
     def _work(self, proto: onnx.NodeProto, node: Node, path: str) -> None:
         """Read a node that computes or moves something."""
         rule = RULES.get(node.key)
-        if node.key in CONTROL or not _is_sized(node):
+        if node.key in CONTROL or not _are_sized((*node.inputs, *node.outputs)):
             self._unsized.append((path, _listed(proto)))
             return
         if rule is not None:
@@ -263,41 +259,9 @@ class _GraphReading:
     # Operations -------------------------------------------------------------------------------------------------------
 
     def _run(self, node: Node, path: str) -> None:
-        taken = {value.block: value.known for draft in node.drafts for value in draft.reads}
-        for position, whole in enumerate(node.inputs):
-            for value in (whole, whole.packed if whole is not None else None):
-                if value is not None and value.constant and value.block in taken:
-                    self._say_why(value, self._is_weight(node.key, position, value), taken[value.block])
+        self._constants.note_use(node)
         for draft in node.drafts:
             self._record(draft, path)
-
-    def _is_weight(self, key: str, position: int, value: GraphValue) -> bool:
-        """True if a constant is a weight: by what takes it, and where that leaves it open, by its contents."""
-        if not is_weight(key, position, value) or value.dtype not in FLOATING or not may_be_none(key, position):
-            return is_weight(key, position, value)
-        held = [self._contents(self._tensors[root]) for root in value.roots] or [value.data]
-        return not any(contents is not None and shows_none(key, contents) for contents in held)
-
-    @staticmethod
-    def _contents(tensor: onnx.TensorProto) -> Data | None:
-        """What a tensor of the file holds; None where that lies in another file, or nowhere."""
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            return None
-        try:
-            return numpy_helper.to_array(tensor)
-        except (ValueError, TypeError):
-            return None
-
-    def _say_why(self, value: GraphValue, weight: bool, seen: Tensor) -> None:
-        """Note whether a constant is used as a weight."""
-        block = self._blocks[value.block]
-        if weight:
-            block.cause = "parameters"
-            unpacked = seen.elements if bits_of(seen.dtype) < 8 else 0  # several may lie in one byte of the file
-            for root in value.roots:
-                self._weights[root] = max(prod(self._tensors[root].dims), unpacked)
-        elif block.cause == "temporaries":
-            block.cause = "buffers"
 
     def _record(self, draft: Draft, path: str) -> None:
         for value in draft.reads:
@@ -325,10 +289,20 @@ def _accesses(values: Iterable[GraphValue]) -> tuple[Access, ...]:
     return tuple(accesses.values())
 
 
-def _is_sized(node: Node, everything: bool = True) -> bool:
-    """True if the sizes of a node's inputs (or of the first one) and of its outputs are known."""
-    inputs: Sequence[GraphValue | None] = node.inputs if everything else node.inputs[:1]
-    return all(value is None or value.tensor is not None for value in (*inputs, *node.outputs))
+def _is_known_before(values: Iterable[GraphValue | None]) -> bool:
+    """True if values are known before the graph runs."""
+    return all(value is None or value.constant or value.data is not None for value in values)
+
+
+def _are_sized(values: Iterable[GraphValue | None]) -> bool:
+    """True if the sizes of values are known."""
+    return all(value is None or value.tensor is not None for value in values)
+
+
+def _is_dequantizing(node: Node) -> bool:
+    """True if a node makes floats of a tensor that products can take as it is."""
+    sized = node.key == "DequantizeLinear" and _are_sized((*node.inputs, *node.outputs))
+    return sized and node.value(0).dtype in (*NARROW, "int32")
 
 
 def _is_view(node: Node) -> bool:

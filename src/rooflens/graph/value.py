@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from rooflens.errors import ModelError
 from rooflens.graph.elements import described, name_of
 from rooflens.records import Strides, Tensor, dense_strides
 
@@ -45,7 +46,8 @@ class GraphValue:
     @property
     def known(self) -> Tensor:
         """The tensor of a value whose sizes are known."""
-        assert self.tensor is not None
+        if self.tensor is None:
+            raise ModelError("it takes a value of which a size or the type is not known")
         return self.tensor
 
     @property

@@ -16,7 +16,8 @@ from rooflens.sources.range_names import LOOP_PATH, OPTIMIZER_PATH
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.optimizer_steps import steps_noticed
-from rooflens.trace.recorder import Recorder, Schema
+from rooflens.trace.recorder import Recorder
+from rooflens.trace.schemas import Schema
 from rooflens.trace.threads import OtherThreads, followed
 
 COUNTED = (

@@ -15,8 +15,7 @@ from torch.utils._pytree import tree_leaves
 from rooflens.records import Shape, TracedModule
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.packed import PackedOperands
-from rooflens.trace.plain_tensors import plain_tensors
-from rooflens.trace.recorder import distinct_bytes
+from rooflens.trace.plain_tensors import distinct_bytes, plain_tensors
 
 
 class CalledModules:

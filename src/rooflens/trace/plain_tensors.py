@@ -78,6 +78,15 @@ def _has_memory(tensor: Tensor) -> bool:
         return False
 
 
+def distinct_bytes(tensor: torch.Tensor) -> int:
+    """Bytes of memory behind the elements of a plain tensor: a dimension expanded with stride 0 is stored once."""
+    n = tensor.element_size()
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        if stride or not size:
+            n *= size
+    return n
+
+
 def without_values(tensor: Tensor) -> DataDependent:
     """The error for a sparse tensor without values: they tell how much it stores."""
     return DataDependent(f"what a {str(tensor.layout).removeprefix('torch.')} tensor holds depends on values")

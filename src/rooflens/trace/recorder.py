@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -23,88 +21,15 @@ from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.operand_types import check_types
 from rooflens.trace.packed import PackedOperands
-from rooflens.trace.plain_tensors import plain_tensors, wraps
+from rooflens.trace.plain_tensors import distinct_bytes, plain_tensors, wraps
 from rooflens.trace.replaced_operators import taken_apart
+from rooflens.trace.schemas import Schema, schema_of
 
-VIEWS = frozenset(
-    {
-        *("_reshape_alias", "_unsafe_view", "as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_"),
-        *("transpose_", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze_"),
-    }
-)
-"""Views whose schema does not say so. The others give results that alias an argument which is not written."""
-FREE = frozenset(
-    {
-        *("_assert_async", "_assert_scalar", "_assert_tensor_metadata", "_efficientzerotensor"),
-        *("_functional_assert_async", "_functional_assert_scalar", "_functional_sym_constrain_range"),
-        *("_functional_sym_constrain_range_for_size", "_has_same_storage_numel", "_linalg_check_errors"),
-        *("_nested_tensor_from_mask_left_aligned", "_record_function_enter_new", "_record_function_exit"),
-        *("_sparse_compressed_tensor_unsafe", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims"),
-        *("_sparse_coo_tensor_with_dims_and_tensors", "empty", "empty_like", "empty_permuted", "empty_strided"),
-        *("is_coalesced", "is_same_size", "lift_fresh_copy", "new_empty", "new_empty_strided", "resize_", "set_"),
-        *("sym_constrain_range", "sym_constrain_range_for_size", "sym_numel", "sym_size", "sym_storage_offset"),
-        "sym_stride",
-    }
-)
-"""Operations that move and compute nothing and are no views."""
-LIFTS = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
-"""Operations that bring in a tensor which the step itself has just made from numbers."""
 FORWARD_ONLY = frozenset({"_fused_rms_norm", "attention", "recurrent", *SCANS})
 """Operations of our own that run without a recorded gradient, in forward only: in backward they are recomputed."""
 
-UNMASKED = frozenset(
-    f"_scaled_dot_product_{kernel}_attention{device}_backward"
-    for kernel, device in (("flash", ""), ("flash", "_for_cpu"), ("cudnn", ""))
-)
-"""Operations of torch that are not told which gradients are needed."""
-
-NOTES = {
-    "_nested_tensor_from_mask_left_aligned": "nn.TransformerEncoder may leave out padding in inference; here all rows"
-    " of the input are counted (enable_nested_tensor=False runs them all)"
-}
-"""What to know of a step with such an operation."""
-
 Counts = tuple[tuple[tuple[str, Phase], int], ...]
 """How many there are, by path and phase."""
-QUANTISING = frozenset({"quantize_per_channel", "quantize_per_tensor", "quantize_per_tensor_dynamic"})
-"""Operations that make torch's quantised tensors, of which there are no fake ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """What the recorder needs of an operator's schema."""
-
-    name: str
-    view: bool
-    free: bool
-    composite: bool
-    packed: bool
-    arguments: tuple[str, ...]
-    mutated: tuple[str, ...]
-    unread: frozenset[str]
-
-
-@cache
-def schema_of(operator: torch._ops.OpOverload, custom: bool) -> Schema:
-    """What the recorder needs of an operator. A `custom` one has a registered formula and keeps its namespace."""
-    schema = operator._schema
-    name = schema.name if custom else schema.name.split("::")[-1]
-    if operator.namespace == "quantized" and not custom:  # layers on packed weights have the names of plain ones
-        name = f"quantized_{name}"
-    returns = [r.alias_info for r in schema.returns]
-    aliases = bool(returns) and all(alias is not None and not alias.is_write for alias in returns)
-    view = aliases or name in VIEWS
-    return Schema(
-        name=name,
-        view=view,
-        free=view or name in FREE or operator.namespace == "prim",
-        composite=operator.namespace == "aten"
-        and torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"),
-        packed=any("__torch__" in str(a.type) for a in schema.arguments),
-        arguments=tuple(a.name for a in schema.arguments),
-        mutated=tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write),
-        unread=frozenset(a.name for a in schema.arguments if a.is_out),
-    )
 
 
 class Recorder(TorchDispatchMode):
@@ -222,15 +147,27 @@ class Recorder(TorchDispatchMode):
                 return taken_apart(func, args, kwargs)
         if self.phase == "optimizer" and _on_host(_tensors((*args, *kwargs.values()))):
             return func(*args, **kwargs)
-        if schema.name not in LIFTS:
+        if not schema.lifts:
             args, kwargs = self._ours(args), {name: self._ours(value) for name, value in kwargs.items()}
         path, recomputed = self._place(schema.name)
         with _uncached(args) if schema.packed else nullcontext():
             results = func(*args, **kwargs)
-        outputs = _tensors(results)
-        if schema.name in NOTES:
-            self.notes[NOTES[schema.name]] = None
-        if schema.name in QUANTISING and any(isinstance(t, FakeTensor) for t in outputs):
+        self._see(schema, args, kwargs, _tensors(results), path, recomputed)
+        return results
+
+    def _see(
+        self,
+        schema: Schema,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: list[torch.Tensor],
+        path: str,
+        recomputed: bool,
+    ) -> None:
+        """Note what has run, and its results."""
+        if schema.note:
+            self.notes[schema.note] = None
+        if schema.quantises and any(isinstance(t, FakeTensor) for t in outputs):
             raise DataDependent("operations on quantised tensors ask for their values")
         with torch._C.DisableTorchFunction():  # to look at a tensor is no call of the model's
             for tensor in outputs:
@@ -240,7 +177,6 @@ class Recorder(TorchDispatchMode):
             elif not schema.free:
                 operation = self._operation(schema, args, kwargs, outputs, path, recomputed)
                 self.add(operation, self._lifetimes.held)
-        return results
 
     def _ours(self, value: Any) -> Any:
         """An argument with its tensors as they are in this trace."""
@@ -263,7 +199,7 @@ class Recorder(TorchDispatchMode):
         taken = [t for name, value in given.items() if name not in schema.unread for t in _tensors(value)]
         changed = [t for name in schema.mutated for t in _tensors(given.get(name))]
         reads, writes = self._accesses(taken), self._accesses([*changed, *outputs])
-        if schema.name in UNMASKED:
+        if schema.untold:
             given["needed"] = _needed_gradients()
         call = Call(
             name=schema.name,
@@ -339,15 +275,6 @@ def describe(tensor: torch.Tensor) -> Tensor:
     if tensor.layout is not torch.strided:
         return Tensor(shape, dtype, nbytes, stored=inner[-1].numel())
     return Tensor(shape, dtype, nbytes, strides=tensor.stride(), offset=int(tensor.storage_offset()))
-
-
-def distinct_bytes(tensor: torch.Tensor) -> int:
-    """Bytes of memory behind the elements of a plain tensor: a dimension expanded with stride 0 is stored once."""
-    n = tensor.element_size()
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        if stride or not size:
-            n *= size
-    return n
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

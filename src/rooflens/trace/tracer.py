@@ -22,12 +22,11 @@ from rooflens.models import (
     settings,
     unwrapped,
     valid_parts,
-    with_results,
 )
 from rooflens.models.fakes import usual_methods
 from rooflens.models.holders import Holders
 from rooflens.models.quiet import no_hints_of_kernels
-from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace, with_cache
+from rooflens.records import AS_IS, Cached, KvCache, Mask, Trace, with_cache
 from rooflens.trace.autocast import cuda_casts, other_casts
 from rooflens.trace.called_modules import CalledModules
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
@@ -40,7 +39,6 @@ from rooflens.trace.refusals import (
     model_errors,
     refuse_iterator,
     refuse_lazy,
-    refuse_sparse_gradients,
     refuse_what_does_not_fit,
 )
 from rooflens.trace.repeated_layers import NotRepeated, RepeatedLayers
@@ -48,9 +46,8 @@ from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_m
 from rooflens.trace.replaced_operators import replaced
 from rooflens.trace.scan_calls import Scans
 from rooflens.trace.threads import bystanders, own_thread
+from rooflens.trace.training import Training
 from rooflens.trace.varlen_calls import nested_layers
-
-LOSS, OPTIMIZER = "(loss)", "(optimizer)"
 
 
 def trace(step: Step, *, summing: bool = False) -> Trace:
@@ -188,21 +185,23 @@ class _Run:
             known_masks(self._see_mask),
             torch.set_grad_enabled(step.training),
         ):
-            optimizer = self._prepared_optimizer() if step.training else None
+            training = Training(step, self.recorder, self.paths, self.lifetimes, self.state, self.parameters)
+            optimizer = training.prepared_optimizer() if step.training else None
             if step.generates:
                 kwargs = kwargs | {step.cache: self._begun_cache()}
             with self.recorder, self.called.followed(), self.paths.followed(), self.recorder.following_functions():
                 if step.training:
-                    output, cache = self._trained(args, kwargs, targets), None
-                    self._update(optimizer)
+                    output, cache = training.passes(self._called, args, kwargs, targets), None
+                    training.update(optimizer)
                 else:
-                    output = self._forward(args, kwargs, targets)
+                    with step.precision("cpu"):
+                        output = self._called(args, kwargs)
                     cache = None if step.cache is None else output.get(step.cache, kwargs.get(step.cache))
                     self._label_cache(cache)
         begun = self.layers.finish(self.cache)
         lasting = self.lifetimes.lasting
         held = self._held_by(cache)
-        memory = self._memory(held)
+        memory = with_cache(self.lifetimes.peak(), held)
         del output, cache
         return Trace(
             lasting=lasting,
@@ -281,16 +280,19 @@ class _Run:
         self.cache = tuple(self._cached(cache)) if cache is not None else ()
         return cache
 
+    @property
+    def _seen_before(self) -> int:
+        """Tokens of each sequence that the cache has seen when the step begins."""
+        return (self.step.seen or 0) - 1 if self.step.mode == "decode" else 0
+
     def _cached(self, cache: Any) -> Iterator[Cached]:
         """The blocks of a cache, and how much of each is valid when the step begins."""
-        seen = (self.step.seen or 0) - 1 if self.step.mode == "decode" else 0
-        for tensor, elements in valid_parts(cache, seen):
+        for tensor, elements in valid_parts(cache, self._seen_before):
             yield Cached(self.lifetimes.number(tensor), elements, elements * tensor.element_size())
 
     def _see_mask(self, mask: Tensor, known: Known) -> None:
         if self.recorder.is_watching():
-            seen = (self.step.seen or 0) - 1 if self.step.mode == "decode" else 0
-            self.masks.append(known(self.lifetimes.number(mask), seen))
+            self.masks.append(known(self.lifetimes.number(mask), self._seen_before))
 
     def _label_cache(self, cache: Any) -> None:
         for tensor in cache_tensors(cache) if cache is not None else ():
@@ -303,83 +305,8 @@ class _Run:
         batch = next(tensor.shape[0] for tensor in tensors if isinstance(tensor, Tensor))
         return kv_cache(cache, batch, self.step.seen, self.layers.times)
 
-    def _memory(self, cache: KvCache | None) -> Memory:
-        """Bytes at the peak, of a cache what it holds: a longer one beside its old one, and rounding, are temporary."""
-        return with_cache(self.lifetimes.peak(), cache)
-
-    def _trained(self, args: Any, kwargs: Any, targets: Any) -> Any:
-        """Forward and backward; output and loss. All micro-batches after the first are alike: one stands for them."""
-        made = None
-        for n in range(min(2, self.step.accumulation_steps)):
-            made = None  # what an earlier micro-batch made is gone
-            self.recorder.stands_for = self.step.accumulation_steps - 1 if n else 1
-            self.recorder.phase = "forward"
-            self.paths.enter("")
-            its_args, its_kwargs = with_results((args, kwargs)) if n else (args, kwargs)
-            made = self._forward(its_args, its_kwargs, targets)
-            self._backward(made)
-        self.recorder.stands_for = 1
-        return made
-
-    def _forward(self, args: Any, kwargs: Any, targets: Any) -> Any:
-        """The model's output, or in training the output and the loss."""
-        step = self.step
-        with step.precision("cpu"):
-            output = self.module(*args, **kwargs)
-            refuse_iterator(step.name, output)
-            if not step.training:
-                return output
-            self.paths.enter(LOSS)
-            loss = step.loss_of(output, targets)
-        return output, loss * torch.empty((), dtype=torch.float32) if step.scaled else loss
-
-    def _backward(self, output: tuple[Any, Tensor]) -> None:
-        self.lifetimes.label_alive("activations")
-        _, loss = output
-        self.recorder.phase = "backward"
-        if not loss.requires_grad:
-            raise ModelError(
-                f"{self.step.name}: the loss depends on no parameter that needs a gradient; use mode inference"
-            )
-        torch.autograd.backward(loss)
-        for parameter in self.parameters:
-            if parameter.grad is not None:
-                self.lifetimes.label(parameter.grad, "gradients")
-
-    def _prepared_optimizer(self) -> torch.optim.Optimizer | None:
-        """The optimizer after a first step: its state exists before the step that is traced, as in every later one.
-
-        That step is of length zero, since the values of parameters may decide what runs.
-        """
-        trainable = [p for p in self.parameters if p.requires_grad]
-        optimizer = self.step.optimizer_of(trainable)
-        if optimizer is None:
-            return None
-        for parameter in trainable:
-            parameter.grad = torch.zeros_like(parameter)
-        rates = [group["lr"] for group in optimizer.param_groups]
-        for group in optimizer.param_groups:
-            group["lr"] = 0.0
-        optimizer.step()
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-        optimizer.zero_grad(set_to_none=True)
-        for state in optimizer.state.values():
-            for value in state.values():
-                if isinstance(value, Tensor) and value.dim():  # step counters stay on the host
-                    self.lifetimes.label(value, "optimizer")
-        return optimizer
-
-    def _update(self, optimizer: torch.optim.Optimizer | None) -> None:
-        if optimizer is None:
-            return
-        self.recorder.phase = "optimizer"
-        self.paths.enter(OPTIMIZER)
-        refuse_sparse_gradients(self.step, self.state)
-        if self.step.scaled:
-            gradients = [p.grad for p in self.parameters if p.grad is not None]
-            infinite, inverse = torch.empty(()), torch.empty(())
-            torch._amp_foreach_non_finite_check_and_unscale_(gradients, infinite, inverse)
-            if self.step.fused:  # only looks for infinities there, and the kernel takes the scale away
-                optimizer.grad_scale, optimizer.found_inf = inverse, infinite  # type: ignore[attr-defined]
-        optimizer.step()
+    def _called(self, args: Any, kwargs: Any) -> Any:
+        """The model's output."""
+        output = self.module(*args, **kwargs)
+        refuse_iterator(self.step.name, output)
+        return output
