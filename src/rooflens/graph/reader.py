@@ -23,7 +23,7 @@ from rooflens.graph.paths import key_of, module_paths, shown
 from rooflens.graph.products import NARROW
 from rooflens.graph.sizes import Sizes, declared_type, input_type
 from rooflens.graph.value import GraphValue, tensor_type, value_of
-from rooflens.graph.weights import Constants
+from rooflens.graph.weights import GraphConstants
 from rooflens.records import Access, Call, HostCalls, Operation, Trace
 
 UNSIZED = (
@@ -61,7 +61,7 @@ class _GraphReading:
         self._blocks = Blocks()
         self._values: ChainMap[str, GraphValue] = ChainMap()
         self._pending: dict[int, tuple[str, list[Draft]]] = {}
-        self._constants = Constants(self._blocks)
+        self._constants = GraphConstants(self._blocks)
         self._operations: list[Operation] = []
         self._unsized: list[tuple[str, str]] = []
         self._views: Counter[str] = Counter()

@@ -49,7 +49,7 @@ def shows_none(key: str, contents: Data) -> bool:
     return contents.size > 0 and bool(contents.min() <= LOWEST)
 
 
-class Constants:
+class GraphConstants:
     """The constants of a graph, and which of them its operators use as weights.
 
     Attributes:

@@ -6,7 +6,7 @@ Importing this package needs nothing but the standard library.
 from rooflens.records.allocation import MemoryBlock, allocated, peak_memory, with_cache
 from rooflens.records.bound import Bound, Point
 from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silicon
-from rooflens.records.files import FORMAT, RecordFile, check_writable, read_records, write_atomically, write_records
+from rooflens.records.files import FORMAT, RecordFile, read_records, write_records
 from rooflens.records.floor import CAUSES, Cause, Floor
 from rooflens.records.folders import file_name, without_folders
 from rooflens.records.kv_cache import CachePart, KvCache
@@ -47,4 +47,5 @@ from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing, in_sequence
 from rooflens.records.trace import Cached, Mask, Trace
 from rooflens.records.traced_module import Shape, TracedModule
+from rooflens.records.whole_files import check_writable, write_atomically
 from rooflens.records.work import COMPUTE_RESOURCES, DATA_RESOURCES, LEVELS, LINKS, PRECISIONS, UNITS, Origin, Work

@@ -18,23 +18,21 @@ Format history (the version rises when an older reader would misunderstand a fil
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from rooflens.errors import OutputError, RecordFileError
+from rooflens.errors import RecordFileError
 from rooflens.opening import check_keys, opened, rows_of
 from rooflens.records.calls import from_plain, to_plain
 from rooflens.records.device import Device
 from rooflens.records.floor import Floor
 from rooflens.records.operation import Call, HostCalls, Phase
 from rooflens.records.record import Case, Environment, Failure, Record
+from rooflens.records.whole_files import write_atomically
 
 FORMAT = 5
 
@@ -66,75 +64,58 @@ def write_records(path: Path, contents: RecordFile) -> None:
     write_atomically(path, "".join(f"{line}\n" for line in _lines(contents)))
 
 
-def check_writable(path: Path) -> None:
-    """Raise OutputError if the folder of `path` cannot be made or written, before the work is done."""
-    with _naming(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Raise an error of the system as OutputError, which names the path."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}; choose another place with -o") from error
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write under a temporary name in the folder of `path`, then rename; OutputError if that cannot be written."""
-    data = content.encode() if isinstance(content, str) else content
-    with _naming(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _lines(contents: RecordFile) -> Iterable[str]:
-    import msgspec
-
-    def line(kind: str, value: object, **more: object) -> str:
-        fields = msgspec.to_builtins(value) if value is not None else {}
-        return msgspec.json.encode({"type": kind, **more, **fields}).decode()
-
+def _lines(contents: RecordFile) -> Iterator[str]:
     promised = {"records": len(contents.records), "failures": len(contents.failures)}
     kept = {"environment": contents.environment, "devices": contents.devices}
-    yield line("header", None, format=FORMAT, **promised, **kept)
-    cases: dict[Case, int] = {}
-    calls: dict[tuple[Call, object], int] = {}
+    yield _line("header", format=FORMAT, **promised, **kept)
+    shared = _Shared()
     for kind, items in (("record", contents.records), ("failure", contents.failures)):
         for item in items:
-            if item.case not in cases:
-                cases[item.case] = len(cases)
-                yield line("case", item.case, number=cases[item.case])
-            values = {f.name: getattr(item, f.name) for f in fields(item) if f.name not in _WRITTEN_APART}
-            entry = {name: value for name, value in values.items() if value is not None} | {"case": cases[item.case]}
-            if isinstance(item, Record) and item.call is not None:
-                for call in (item.call, *(call for call, _ in item.layouts)):
-                    if (call, call.layout) not in calls:
-                        calls[call, call.layout] = len(calls)
-                        yield line("call", to_plain(call), number=len(calls) - 1)
-                entry["call"] = calls[item.call, item.call.layout]
-                if item.layouts:
-                    entry["layouts"] = [(calls[call, call.layout], times) for call, times in item.layouts]
-            if isinstance(item, Record) and item.host_calls is not None:
-                entry["host_calls"] = _plain_host_calls(item.host_calls)
-            yield line(kind, entry)
-    yield line("end", None, **promised)
+            yield from shared.defined_for(item)
+            yield _line(kind, shared.fields_of(item))
+    yield _line("end", **promised)
+
+
+def _line(kind: str, value: object = None, **more: object) -> str:
+    import msgspec
+
+    fields = msgspec.to_builtins(value) if value is not None else {}
+    return msgspec.json.encode({"type": kind, **more, **fields}).decode()
+
+
+class _Shared:
+    """The cases and calls that lines of a file share: each has a number, by which lines after its own refer to it."""
+
+    def __init__(self) -> None:
+        self._cases: dict[Case, int] = {}
+        self._calls: dict[tuple[Call, object], int] = {}
+
+    def defined_for(self, item: Record | Failure) -> Iterator[str]:
+        """Give a line for each case and call of an item that has no number yet."""
+        if item.case not in self._cases:
+            self._cases[item.case] = len(self._cases)
+            yield _line("case", item.case, number=self._cases[item.case])
+        if not isinstance(item, Record) or item.call is None:
+            return
+        for call in (item.call, *(call for call, _ in item.layouts)):
+            if (call, call.layout) not in self._calls:
+                self._calls[call, call.layout] = len(self._calls)
+                yield _line("call", to_plain(call), number=self._number(call))
+
+    def _number(self, call: Call) -> int:
+        return self._calls[call, call.layout]
+
+    def fields_of(self, item: Record | Failure) -> dict[str, Any]:
+        """Return what the line of an item says: what is known, with numbers in place of what is shared."""
+        values = {f.name: getattr(item, f.name) for f in fields(item) if f.name not in _WRITTEN_APART}
+        entry = {name: value for name, value in values.items() if value is not None} | {"case": self._cases[item.case]}
+        if isinstance(item, Record) and item.call is not None:
+            entry["call"] = self._number(item.call)
+            if item.layouts:
+                entry["layouts"] = [(self._number(call), times) for call, times in item.layouts]
+        if isinstance(item, Record) and item.host_calls is not None:
+            entry["host_calls"] = _plain_host_calls(item.host_calls)
+        return entry
 
 
 def read_records(path: Path) -> RecordFile:
@@ -150,44 +131,61 @@ def read_records(path: Path) -> RecordFile:
 def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
     import msgspec
 
-    header: RecordFile | None = None
-    promise = _Promise(0, {})
-    cases: dict[int, Case] = {}
-    calls: dict[int, Call] = {}
-    records: list[Record] = []
-    failures: list[Failure] = []
-    number = version = 0
+    reading: _Reading | None = None
+    number = 0
     try:
         for number, raw in enumerate(_without_blank_end(lines), start=1):
             entry = msgspec.json.decode(raw, type=dict[str, Any])
             check_keys(raw, entry)
             kind = entry.pop("type", None)
-            if header is None:
-                version, header = _header(path, kind, entry)
-                promise = _Promise(version, entry)
-            elif promise.is_end(kind, entry):
-                pass
-            elif kind == "case":
-                _define(kind, cases, entry, msgspec.convert({k: v for k, v in entry.items() if k != "number"}, Case))
-            elif kind == "call":
-                _define(kind, calls, entry, from_plain(entry, layout=version > 2))
-            elif kind == "record":
-                record = _record(entry, _numbered("case", cases, entry), calls)
-                records.append(record if version > 4 else _with_floor(record))
-                promise.see(raw, record)
-            elif kind == "failure":
-                failures.append(msgspec.convert(entry | {"case": _numbered("case", cases, entry)}, Failure))
-            else:
+            if reading is None:
+                reading = _Reading(*_header(path, kind, entry), entry)
+            elif not reading.takes(kind, entry, raw):
                 raise RecordFileError(f"{path}, line {number}: unknown kind of line {kind!r}")
     except KeyError as error:
         raise RecordFileError(f"{path}, line {number}: no {error.args[0]!r} where one is expected") from error
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         raise RecordFileError(f"{path}, line {number}: {error}; the file is damaged, write it again") from error
-
-    if header is None:
+    if reading is None:
         raise RecordFileError(f"{path} is empty: a record file begins with a header line")
-    promise.check(path, {"records": len(records), "failures": len(failures)})
-    return replace(header, records=tuple(records), failures=tuple(failures), doubts=tuple(promise.doubts()))
+    return reading.contents(path)
+
+
+class _Reading:
+    """What was read of a file so far."""
+
+    def __init__(self, version: int, header: RecordFile, entry: Mapping[str, Any]) -> None:
+        self._version, self._header = version, header
+        self._promise = _Promise(version, entry)
+        self._cases: dict[int, Case] = {}
+        self._calls: dict[int, Call] = {}
+        self._records: list[Record] = []
+        self._failures: list[Failure] = []
+
+    def takes(self, kind: str | None, entry: dict[str, Any], raw: bytes) -> bool:
+        """Take a line that follows the header; False for an unknown kind."""
+        if self._promise.is_end(kind, entry):
+            pass
+        elif kind == "case":
+            fields_of_case = {name: value for name, value in entry.items() if name != "number"}
+            _define(kind, self._cases, entry, _converted(fields_of_case, Case))
+        elif kind == "call":
+            _define(kind, self._calls, entry, from_plain(entry, layout=self._version > 2))
+        elif kind == "record":
+            record = _record(entry, _numbered("case", self._cases, entry), self._calls)
+            self._records.append(record if self._version > 4 else _with_floor(record))
+            self._promise.see(raw, record)
+        elif kind == "failure":
+            self._failures.append(_converted(entry | {"case": _numbered("case", self._cases, entry)}, Failure))
+        else:
+            return False
+        return True
+
+    def contents(self, path: Path) -> RecordFile:
+        """Return all of it; RecordFileError if the file promised something else."""
+        records, failures = tuple(self._records), tuple(self._failures)
+        self._promise.check(path, {"records": len(records), "failures": len(failures)})
+        return replace(self._header, records=records, failures=failures, doubts=tuple(self._promise.doubts()))
 
 
 def _without_blank_end(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -257,16 +255,19 @@ class _Promise:
 
 
 def _record(entry: Mapping[str, Any], case: Case, calls: Mapping[int, Call]) -> Record:
+    call = _numbered("call", calls, entry) if "call" in entry else None
+    layouts = _converted(entry.get("layouts", []), list[tuple[int, int]])
+    laid = tuple((_numbered("call", calls, {"call": number}), times) for number, times in layouts)
+    stored = _converted({**entry, "case": case}, _other_fields())
+    host = None if entry.get("host_calls") is None else tuple(_host_calls(entry["host_calls"]))
+    return Record(**vars(stored), call=call, layouts=laid, host_calls=host)
+
+
+def _converted(value: object, kind: type[T]) -> T:
+    """What JSON holds as a value of a type; a ValidationError says what does not fit."""
     import msgspec
 
-    call = _numbered("call", calls, entry) if "call" in entry else None
-    layouts = msgspec.convert(entry.get("layouts", []), list[tuple[int, int]])
-    laid = tuple((_numbered("call", calls, {"call": number}), times) for number, times in layouts)
-    stored = msgspec.convert({**entry, "case": case}, _other_fields())
-    host = msgspec.convert(entry.get("host_calls"), dict[Phase, dict[str, tuple[int, int | None]]] | None)
-    return Record(
-        **vars(stored), call=call, layouts=laid, host_calls=None if host is None else tuple(_host_calls(host))
-    )
+    return msgspec.convert(value, kind)
 
 
 def _with_floor(record: Record) -> Record:
@@ -284,8 +285,8 @@ def _plain_host_calls(host_calls: Iterable[HostCalls]) -> dict[str, dict[str, tu
     return plain
 
 
-def _host_calls(plain: Mapping[Phase, Mapping[str, tuple[int, int | None]]]) -> Iterator[HostCalls]:
-    for phase, by_path in plain.items():
+def _host_calls(plain: object) -> Iterator[HostCalls]:
+    for phase, by_path in _converted(plain, dict[Phase, dict[str, tuple[int, int | None]]]).items():
         for path, (views, module_calls) in by_path.items():
             yield HostCalls(path=path, phase=phase, views=views, module_calls=module_calls)
 
@@ -317,8 +318,6 @@ def _numbered(what: str, known: Mapping[int, T], entry: Mapping[str, Any]) -> T:
 
 def _header(path: Path, kind: str | None, entry: dict[str, Any]) -> tuple[int, RecordFile]:
     """The version of a file, and the contents of its first line."""
-    import msgspec
-
     version = entry.get("format")
     if kind != "header" or type(version) is not int or version < 1:
         raise RecordFileError(
@@ -330,6 +329,6 @@ def _header(path: Path, kind: str | None, entry: dict[str, Any]) -> tuple[int, R
         )
     return version, RecordFile(
         records=(),
-        devices=msgspec.convert(entry.get("devices", {}), dict[str, Device]),
-        environment=msgspec.convert(entry.get("environment"), Environment | None),
+        devices=_converted(entry.get("devices", {}), dict[str, Device]),
+        environment=None if entry.get("environment") is None else _converted(entry["environment"], Environment),
     )

@@ -186,18 +186,12 @@ class _Run:
             torch.set_grad_enabled(step.training),
         ):
             training = Training(step, self.recorder, self.paths, self.lifetimes, self.state, self.parameters)
-            optimizer = training.prepared_optimizer() if step.training else None
+            if step.training:
+                training.prepare_optimizer()
             if step.generates:
                 kwargs = kwargs | {step.cache: self._begun_cache()}
             with self.recorder, self.called.followed(), self.paths.followed(), self.recorder.following_functions():
-                if step.training:
-                    output, cache = training.passes(self._called, args, kwargs, targets), None
-                    training.update(optimizer)
-                else:
-                    with step.precision("cpu"):
-                        output = self._called(args, kwargs)
-                    cache = None if step.cache is None else output.get(step.cache, kwargs.get(step.cache))
-                    self._label_cache(cache)
+                output, cache = self._ran(training, args, kwargs, targets)
         begun = self.layers.finish(self.cache)
         lasting = self.lifetimes.lasting
         held = self._held_by(cache)
@@ -230,6 +224,16 @@ class _Run:
                 *self.scans.notes,
             ),
         )
+
+    def _ran(self, training: Training, args: Any, kwargs: Any, targets: Any) -> tuple[Any, Any]:
+        """Run the step; return its output, and the cache that it has filled or gone on with."""
+        if self.step.training:
+            return training.run(self._called, args, kwargs, targets), None
+        with self.step.precision("cpu"):
+            output = self._called(args, kwargs)
+        cache = None if self.step.cache is None else output.get(self.step.cache, kwargs.get(self.step.cache))
+        self._label_cache(cache)
+        return output, cache
 
     def _label_state(self, held: list[Any]) -> None:
         """What the module holds: it exists before the step begins."""

@@ -32,9 +32,10 @@ class Training:
     ) -> None:
         self._step, self._recorder, self._paths, self._lifetimes = step, recorder, paths, lifetimes
         self._state, self._parameters = state, parameters
+        self._optimizer: torch.optim.Optimizer | None = None
 
-    def passes(self, call: Callable[[Any, Any], Any], args: Any, kwargs: Any, targets: Any) -> Any:
-        """Run forward and backward, and return output and loss.
+    def run(self, call: Callable[[Any, Any], Any], args: Any, kwargs: Any, targets: Any) -> Any:
+        """Run the step, and return output and loss.
 
         All micro-batches after the first are alike: one stands for them.
 
@@ -51,6 +52,7 @@ class Training:
             made = self._forward(call, its_args, its_kwargs, targets)
             self._backward(made[1])
         self._recorder.stands_for = 1
+        self._update()
         return made
 
     def _forward(self, call: Callable[[Any, Any], Any], args: Any, kwargs: Any, targets: Any) -> tuple[Any, Tensor]:
@@ -72,15 +74,15 @@ class Training:
             if parameter.grad is not None:
                 self._lifetimes.label(parameter.grad, "gradients")
 
-    def prepared_optimizer(self) -> torch.optim.Optimizer | None:
-        """Return the optimizer after a first step, so that its state is there as before every later one.
+    def prepare_optimizer(self) -> None:
+        """Make the optimizer, if the step has one, and let it step once: its state is there before every later step.
 
-        The first step is of length zero, since the values of parameters may decide what runs.
+        That step is of length zero, since the values of parameters may decide what runs.
         """
         trainable = [p for p in self._parameters if p.requires_grad]
-        optimizer = self._step.optimizer_of(trainable)
+        optimizer = self._optimizer = self._step.optimizer_of(trainable)
         if optimizer is None:
-            return None
+            return
         for parameter in trainable:
             parameter.grad = torch.zeros_like(parameter)
         rates = [group["lr"] for group in optimizer.param_groups]
@@ -94,10 +96,9 @@ class Training:
             for value in state.values():
                 if isinstance(value, Tensor) and value.dim():  # step counters stay on the host
                     self._lifetimes.label(value, "optimizer")
-        return optimizer
 
-    def update(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Run the optimizer, if the step has one."""
+    def _update(self) -> None:
+        optimizer = self._optimizer
         if optimizer is None:
             return
         self._recorder.phase = "optimizer"
