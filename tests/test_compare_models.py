@@ -12,6 +12,7 @@ from tests.table_samples import TRAINING, device, operation, times, trained
 
 from rooflens.compare import Sweep, compare_devices, correlations, exponents, phase_ratios, sweeps
 from rooflens.compare.statistics import change
+from rooflens.devices.rules import times as times_of
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Fact, Failure, Record, Traffic, Work
 from rooflens.report.render import render
@@ -126,8 +127,8 @@ def on(name: str, seconds: Sequence[float], batch: int = 8) -> Record:
     return timed(tuple(seconds), Case(model="net", device=name, batch=batch))
 
 
-def with_power(name: str, watts: float, count: int = 1) -> RecordSet:
-    return RecordSet((), devices={name: replace(device(name), facts={"power": Fact(value=watts)}, count=count)})
+def with_power(name: str, watts: float) -> RecordSet:
+    return RecordSet((), devices={name: replace(device(name), facts={"power": Fact(value=watts)})})
 
 
 def test_devices_are_put_beside_the_first_one() -> None:
@@ -147,8 +148,18 @@ def test_devices_are_put_beside_the_first_one() -> None:
 
 
 def test_two_cards_have_the_power_of_two() -> None:
-    records = RecordSet([on("one", noisy(1)), on("two", noisy(2))]) + with_power("one", 100) + with_power("two", 100, 2)
-    assert [row.watts for row in compare_devices(records).rows] == [100, 200]
+    two = times_of(with_power("one", 100).devices["one"], 2)
+    records = RecordSet([on("one", noisy(1)), on(two.name, noisy(2))], devices={two.name: two})
+    rows = compare_devices(records + with_power("one", 100)).rows
+    assert [row.watts for row in rows] == [100, 200]
+    # Two processes on two cards: 200 W for the seconds of a step of 16 samples.
+    case = replace(rows[0].case, options=(("gpus", 2),))
+    steps = [timed(tuple(noisy(n)), replace(case, device=name)) for n, name in enumerate(("one", "fast"), 1)]
+    together = RecordSet(steps) + with_power("one", 100) + with_power("fast", 300)
+    assert [(row.watts, row.joules_per_sample) for row in compare_devices(together).rows] == [
+        (watts, pytest.approx(watts * row.seconds / 16))
+        for watts, row in zip((200, 600), compare_devices(together).rows, strict=True)
+    ]
 
 
 def test_devices_of_estimates_are_compared_by_their_bounds() -> None:

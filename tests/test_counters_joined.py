@@ -11,8 +11,8 @@ import rooflens as rl
 from rooflens.compare.executed_work import executed
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Phase, Record, Timing, Work
-from rooflens.report.executed_work import below
-from rooflens.results import UNATTRIBUTED, RecordSet
+from rooflens.report.executed_work import below, by_family
+from rooflens.results import UNATTRIBUTED, Coverage, RecordSet
 from rooflens.running.attributing import REPLAYED, attributed
 from rooflens.sources.profile import TimeShare
 from rooflens.sources.profile.events import DeviceActivity
@@ -138,6 +138,17 @@ def test_flops_that_were_not_counted_give_no_ratio() -> None:
     (item,) = executed(lacking, "family")
     assert item.flops_ratio is None
     assert item.bytes_ratio == 0.25
+
+
+def test_flops_without_a_formula_give_no_ratio() -> None:
+    """100 FLOP were executed; of the 40 that are estimated nobody knows whether they are all."""
+    known = estimate("addmm", "fc", 40, 40, "matmul")
+    assert known.work is not None
+    lower = replace(known, work=replace(known.work, missing=frozenset({"mylib::gemm"})))
+    (item,) = executed(both([launched("gemm", 1)], ["gemm"], [lower]), "family")
+    assert (item.flops_ratio, item.bytes_ratio) == (None, 0.25)
+    (row,) = by_family([item], known.case, Coverage(operations=1, counted=1, uncounted=(), bytes_share=1)).rows
+    assert [(entry.value, entry.sign) for entry in row if entry.sign] == [(40, ">=")]
 
 
 def test_a_call_that_does_all_that_a_module_does_is_held_against_all_of_it() -> None:

@@ -267,15 +267,16 @@ def _observed(item: Evidence, by: JoinBy, only: Phase | None) -> Mapping[PieceKe
         measured = item.measured(None if by == "case" else key.phase) if whole else None
         amounts[key] = PieceAmounts(
             seconds=measured.seconds if measured is not None else total.measured_seconds,
-            flops=None if total.missing else _all_flops(total),
+            flops=_all_flops(total),
             dram=BYTES.of(total).value,
         )
     return amounts
 
 
 def _all_flops(total: Total) -> float | None:
-    """Return FLOP with those that are computed twice: they are executed twice as well."""
-    return None if total.all_work is None else total.all_work.total_flops
+    """Return FLOP with those that are computed twice, since they are executed twice; None where some are not known."""
+    work = total.all_work
+    return None if work is None or work.missing else work.total_flops
 
 
 def _shares(rows: Sequence[Joined]) -> Iterator[JoinedShare]:

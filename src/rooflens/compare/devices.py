@@ -25,7 +25,7 @@ class OnDevice:
 
     Attributes:
         speedup: the baseline's seconds over these; above 1 this device is faster. `interval`: at 95 %.
-        watts: rated power of the device (all of them together, where it is several).
+        watts: rated power of all devices that the step runs on.
         joules_per_sample: energy of a sample at rated power: an upper bound of what the device draws.
         speedup_per_watt: speed-up over the ratio of rated powers; `speedup_per_price`: over that of prices.
         room: how the memory that the step needs compares with that of the device.
@@ -122,7 +122,7 @@ def _of_any_device(case: Case) -> Case:
 def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices: Mapping[str, float]) -> OnDevice:
     here, there = step.case.device or "", base.case.device or ""
     seconds, compared, samples = step.seconds or 0.0, _speedup(step, base), step.case.samples
-    watts, price = _watts(devices.get(here)), prices.get(here)
+    watts, price = _watts(step.case, devices), prices.get(here)
     return OnDevice(
         case=step.case,
         baseline=there,
@@ -133,7 +133,7 @@ def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices
         p=compared.p,
         watts=watts,
         joules_per_sample=watts * seconds / samples if watts is not None and samples else None,
-        speedup_per_watt=ratio(compared.ratio, ratio(watts, _watts(devices.get(there)))),
+        speedup_per_watt=ratio(compared.ratio, ratio(watts, _watts(base.case, devices))),
         price=price,
         speedup_per_price=ratio(compared.ratio, ratio(price, prices.get(there))),
         room=step.evidence.room,
@@ -151,6 +151,8 @@ def _speedup(step: TimedCase, base: TimedCase) -> RatioChange:
     return RatioChange(ratio=ratio(base.seconds, step.seconds))
 
 
-def _watts(device: Device | None) -> float | None:
+def _watts(case: Case, devices: Mapping[str, Device]) -> float | None:
+    """Return the rated power of the devices of a step; that of ``2x t4`` is a fact of it, as its memory is."""
+    device = devices.get(case.device or "")
     power = None if device is None else device.facts.get("power")
-    return None if device is None or power is None else power.value * device.count
+    return None if power is None else power.value * int(dict(case.options).get("gpus", 1))

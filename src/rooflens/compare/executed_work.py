@@ -38,9 +38,7 @@ class Executed:
     def flops_ratio(self) -> float | None:
         """Executed over algorithmic FLOP, recomputed ones in both; None where one of them is unknown or zero."""
         works = (self.executed.all_work, None if self.algorithmic is None else self.algorithmic.all_work)
-        if self.executed.missing:
-            return None
-        return ratio(*(None if work is None else work.total_flops for work in works))
+        return ratio(*(None if work is None or work.missing else work.total_flops for work in works))
 
     @property
     def bytes_ratio(self) -> float | None:

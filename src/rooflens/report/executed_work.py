@@ -25,6 +25,10 @@ def _bytes(key: str, header: str, read: Any, show: Literal["always", "room"] = "
     return Column(key, header, "B", read, group="bytes", show=show)
 
 
+def _flops(total: Total) -> Entry:
+    return at_least(whole(total.flops), bool(total.missing))
+
+
 _PHASE = replace(PHASE, read="work.phase")
 _COUNTED = (
     Column("kernels", "kernels", COUNT, "work.kernels", group="time"),
@@ -33,14 +37,14 @@ _COUNTED = (
         "executed_flops",
         "executed FLOP",
         "FLOP",
-        lambda row: at_least(whole(row.work.executed.flops), bool(row.work.executed.missing)),
+        lambda row: _flops(row.work.executed),
         group="work",
     ),
     Column(
         "algorithmic_flops",
         "algorithmic FLOP",
         "FLOP",
-        lambda row: row.work.algorithmic and whole(row.work.algorithmic.flops),
+        lambda row: row.work.algorithmic and _flops(row.work.algorithmic),
         group="work",
         show="room",
     ),
