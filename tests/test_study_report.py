@@ -17,12 +17,12 @@ from tests.study_samples import begun
 import rooflens as rl
 from rooflens.cli.main import cli
 from rooflens.errors import InvalidValue
-from rooflens.records import Case, Environment, Failure, Memory, Record
+from rooflens.records import Case, Environment, Failure, Memory, Record, Work
 from rooflens.report.charts import Bars, HeatMap, Plot
 from rooflens.report.comparison import devices_tables
 from rooflens.report.study import Report, StudyView, compose
 from rooflens.report.study.agreement import BoundAndTime, against_measured, pairs
-from rooflens.report.study.breakdown import breakdown
+from rooflens.report.study.breakdown import breakdown, shares
 from rooflens.report.study.content import Code, Facts, Sentences, TableBlock
 from rooflens.report.study.html import render
 from rooflens.report.study.settings import environment
@@ -273,6 +273,20 @@ def test_shares_by_family_and_phase() -> None:
     assert shares["flops-by-phase"] == pytest.approx({"forward": 0.5, "backward": 0.5})
     # Nobody knows what these operations write, and nothing was timed: no chart claims it.
     assert not {"memory-by-family", "time-by-family", "time-by-phase"} & charts.keys()
+
+
+def test_a_share_of_what_is_not_all_known_says_so() -> None:
+    """Of one family no DRAM bytes are known, and FLOP of an operation of the other: both may hold more."""
+    its = case()
+    items = [operation(its, "a", "matmul", matmul=3e9, dram=1e6), operation(its, "b", "copy", vector=1e9)]
+    works = [
+        Work(flops={"matmul.fp32": 3e9}, bytes={"dram": 1e6}, missing=frozenset({"mylib::gemm"})),
+        Work(flops={"vector.fp32": 1e9}, bytes={}),
+    ]
+    found = view(*(replace(item, work=work) for item, work in zip(items, works, strict=True)))
+    notes = {key: chart.notes for key in ("bytes", "flops") if (chart := shares(found.evidence, key, "family"))}
+    assert [note for note in notes["bytes"] if "not all" in note] == ["m: DRAM bytes not all known of copy"]
+    assert [note for note in notes["flops"] if "not all" in note] == ["m: FLOP not all known of matmul"]
 
 
 def test_every_figure_of_the_issue_is_there(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rooflens import units
@@ -17,8 +17,8 @@ from rooflens.report.study.causes import Amounts, memory_by_cause
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 from rooflens.report.table import percent
-from rooflens.results import GROUP_KEYS, QUANTITIES, Evidence
-from rooflens.results.quantities import BOUND
+from rooflens.results import GROUP_KEYS, Evidence
+from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES
 from rooflens.results.totals import grouped_by
 
 MOST = 16
@@ -40,6 +40,7 @@ _AMOUNTS = (
     ("memory", "Memory written", "B"),
 )
 """What is broken down: its key, its title and its unit."""
+_COUNTED = (ALL_FLOPS, BYTES, BOUND)
 By = Literal["family", "phase"]
 
 
@@ -91,49 +92,74 @@ def shares(evidence: Iterable[Evidence], key: str, by: By) -> Bars | None:
     return next((chart for chart in _charts(items, by) if chart.key == f"{key}-by-{by}"), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Divided:
+    """Every amount of a step by family or phase.
+
+    Attributes:
+        amounts: as far as they are known, by their key.
+        partly: of which families or phases an amount is not known, or not all of it.
+    """
+
+    case: Case
+    amounts: Mapping[str, Amounts]
+    partly: Mapping[str, Sequence[str]]
+
+
 def _charts(items: Sequence[Evidence], by: By) -> Iterator[Bars]:
-    every = [(item, _amounts(item, by)) for item in items]
+    every = [_divided(item, by) for item in items]
     for key, title, unit in _AMOUNTS:
-        rows = [(item.case, amounts[key]) for item, amounts in every if sum(amounts[key].values())]
+        rows = [(step, step.amounts[key]) for step in every if sum(step.amounts[key].values())]
         if not rows:
             continue
         colours = _PHASE_COLOURS if by == "phase" else _ranked(amounts for _, amounts in rows)
-        cases = [case for case, _ in rows]
+        cases = [step.case for step, _ in rows]
         named = naming(cases)
+        lacking = [
+            f"{named(step.case)}: {title} not all known of {', '.join(step.partly[key])}"
+            for step, _ in rows
+            if step.partly.get(key)
+        ]
         yield Bars(
             key=f"{key}-by-{by}",
             title=f"{title} by {by}",
             axis="share of the step",
             unit="%",
-            bars=tuple(Bar(named(case), tuple(_parts(amounts, colours, unit))) for case, amounts in rows),
+            bars=tuple(Bar(named(step.case), tuple(_parts(amounts, colours, unit))) for step, amounts in rows),
             groups=dict(colours),
-            notes=(*common_note(cases), *([_WRITTEN] if key == "memory" else [])),
+            notes=(*common_note(cases), *([_WRITTEN] if key == "memory" else []), *lacking),
         )
 
 
-def _amounts(item: Evidence, by: By) -> Mapping[str, Amounts]:
-    """Every amount of a step by family or phase; what is not known of all of it is empty."""
-    assert item.work is not None
-    worked = grouped_by((record for record in item.work if record.work is not None), GROUP_KEYS[by])
-    totals = {name or _UNKNOWN: item.work.sum(records, item.device) for name, records in worked.items()}
-    amounts: dict[str, Amounts] = {
-        key: {name: QUANTITIES[key].of(total).value or 0.0 for name, total in totals.items()}
-        for key in ("flops", "bytes", "bound")
+def _divided(item: Evidence, by: By) -> _Divided:
+    work = grouped_by((record for record in item.work or () if record.work is not None), GROUP_KEYS[by])
+    totals = {
+        name or _UNKNOWN: item.work.sum(records, item.device) for name, records in work.items() if item.work is not None
     }
+    readings = {quantity.name: {name: quantity.of(t) for name, t in totals.items()} for quantity in _COUNTED}
     written = {
         name: [None if record.traffic is None else record.traffic.outputs * record.calls for record in total.records]
         for name, total in totals.items()
     }
     is_known = not any(None in each for each in written.values())
-    amounts["memory"] = {name: sum(filter(None, each)) for name, each in written.items()} if is_known else {}
     if by == "phase":
-        amounts["time"] = {phase: time.seconds for phase in item.phases if (time := item.measured(phase)) is not None}
+        times = {str(phase): time.seconds for phase in item.phases if (time := item.measured(phase)) is not None}
     else:  # where a profile saw the pieces
-        timed = grouped_by(
-            (r for r in item.pieces or () if r.timing is not None and r.scope != "model"), GROUP_KEYS[by]
-        )
-        amounts["time"] = {name or _UNKNOWN: sum(r.seconds or 0.0 for r in each) for name, each in timed.items()}
-    return amounts
+        pieces = (record for record in item.pieces or () if record.timing is not None and record.scope != "model")
+        timed = grouped_by(pieces, GROUP_KEYS[by])
+        times = {name or _UNKNOWN: sum(record.seconds or 0.0 for record in each) for name, each in timed.items()}
+    return _Divided(
+        case=item.case,
+        amounts={
+            **{key: {name: reading.value or 0.0 for name, reading in each.items()} for key, each in readings.items()},
+            "time": times,
+            "memory": {name: sum(filter(None, each)) for name, each in written.items()} if is_known else {},
+        },
+        partly={
+            key: [name for name, reading in each.items() if reading.value is None or reading.at_least]
+            for key, each in readings.items()
+        },
+    )
 
 
 def _ranked(rows: Iterable[Amounts]) -> Mapping[str, str]:
