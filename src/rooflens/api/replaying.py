@@ -11,6 +11,7 @@ from rooflens.api.reading import read
 from rooflens.errors import InvalidValue
 from rooflens.machine import Machine, this_machine
 from rooflens.progress import Progress, waiting
+from rooflens.records import Record
 from rooflens.results import RecordSet
 from rooflens.sources.device_lock import alone_on
 
@@ -47,7 +48,7 @@ def replay(model: str | Path, *, progress: Progress | None = None, **options: An
     return mine + RecordSet(_replayed(mine, here, progress), devices=mine.devices)
 
 
-def _replayed(estimates: RecordSet, here: Machine, progress: Progress | None) -> Any:
+def _replayed(estimates: RecordSet, here: Machine, progress: Progress | None) -> list[Record]:
     from rooflens.sources.conditions import Observer
     from rooflens.sources.replay import KeptTimes, kept_path, replayed, time_alone
 

@@ -211,10 +211,10 @@ def _whole(estimates: RecordSet) -> RecordSet:
     return estimates
 
 
-def check_limit(limit: object) -> None:
+def check_limit(limit: float) -> None:
     """Raise InvalidValue for what is no limit of time in seconds."""
     check_seconds("limit", limit)
-    if not limit > 0:  # type: ignore[operator]
+    if not limit > 0:
         raise InvalidValue(f"a time limit of {limit} s leaves no time for a batch; give more than 0")
 
 

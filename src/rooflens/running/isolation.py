@@ -81,16 +81,18 @@ class Workers:
 
     def prepare(self) -> None:
         """Start a worker, so that it imports while the caller does something else; one that has ended is replaced."""
+        self._prepared()
+
+    def _prepared(self) -> _Worker:
         if self._worker is not None and self._worker.has_ended:
             self.dismiss()
         if self._worker is None:
             self._worker = _Worker(self._program, self._start, self._apart)
+        return self._worker
 
     def run(self, job: object, tell: AnswerListener = lambda _: None) -> Done | Lost:
         """Hand a job to the worker and wait for its end."""
-        self.prepare()
-        assert self._worker is not None
-        ending = self._worker.run(job, self._limit, tell)
+        ending = self._prepared().run(job, self._limit, tell)
         if self._fresh or isinstance(ending, Lost) or not ending.fit:
             self.dismiss()
         return ending
@@ -111,11 +113,12 @@ class _Worker:
         kind = f"{getattr(start, 'kind', '')} {getattr(start, 'where', '')}"
         marked = started(program, apart, kind.strip())
         self._process, self._mark = marked.process, marked.mark
+        self._asks, self._tells, complains = marked.pipes
         self._answers: queue.Queue[Answer | None] = queue.Queue()
         self._errors = Tail()
-        assert self._process.stderr is not None
         self._listener = _in_thread(self._listen)
-        self._reader = _in_thread(self._errors.follow, self._process.stderr.fileno())
+        self._reader = _in_thread(self._errors.follow, complains.fileno())
+        self._read_by = ((self._tells, self._listener), (complains, self._reader))
         _in_thread(self._watch)
         self._send(start)
         self._ready = False
@@ -154,24 +157,21 @@ class _Worker:
         self._process.kill()
         self._process.wait()
         _kill_marked(self._mark)
-        assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # something unsent was left in it
-            self._process.stdin.close()
-        for pipe, thread in ((self._process.stdout, self._listener), (self._process.stderr, self._reader)):
+            self._asks.close()
+        for pipe, thread in self._read_by:
             thread.join(END_SECONDS)
-            if pipe is not None and not thread.is_alive():  # closing would wait for who reads it
+            if not thread.is_alive():  # closing would wait for who reads it
                 pipe.close()
 
     def _send(self, line: object) -> None:
-        assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended: the listener says so
-            self._process.stdin.write(msgspec.json.encode(line) + b"\n")
-            self._process.stdin.flush()
+            self._asks.write(msgspec.json.encode(line) + b"\n")
+            self._asks.flush()
 
     def _listen(self) -> None:
-        assert self._process.stdout is not None
         with suppress(ValueError, msgspec.MsgspecError):  # the pipe was closed, or the worker died amid a line
-            for line in iter(partial(self._process.stdout.readline, MOST_LINE), b""):
+            for line in iter(partial(self._tells.readline, MOST_LINE), b""):
                 self._answers.put(msgspec.json.decode(line, type=Answer))
         self._answers.put(None)
 
@@ -195,7 +195,7 @@ class _Worker:
             return "timeout"
         return "crash" if answer is None else answer
 
-    def _lost(self, kind: Any, stage: str, limit: float) -> Lost:
+    def _lost(self, kind: Literal["timeout", "crash"], stage: str, limit: float) -> Lost:
         if kind == "timeout":
             return Lost(kind=kind, stage=stage, message=f"the time limit of {limit:g} s was over; it was killed")
         self._noted.wait(END_SECONDS)  # before it is collected

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from rooflens.errors import ModelError
 from rooflens.machine import FoundDevice
@@ -15,6 +16,7 @@ from rooflens.running.jobs import (
     Answer,
     DeviceFound,
     FindDevice,
+    Job,
     ModelRead,
     ReadModel,
     Refused,
@@ -23,6 +25,8 @@ from rooflens.running.jobs import (
 )
 from rooflens.runs.run import Request, Run, is_own_file, recorded_name
 from rooflens.sources import environment
+
+Asked = TypeVar("Asked", DeviceFound, ModelRead)
 
 
 def contents(
@@ -57,19 +61,10 @@ def found_in(workers: Workers, tell: AnswerListener = lambda _: None) -> FoundDe
         InvalidValue: torch cannot run there.
         ModelError: the worker was lost.
     """
-    answers: list[Answer] = []
-
-    def hear(answer: Answer) -> None:
-        answers.append(answer)
-        tell(answer)
-
-    ending = workers.run(FindDevice(), hear)
-    if isinstance(ending, Lost):
-        raise ModelError(f"{ending.message} ({ending.kind}, while it started)")
-    for answer in answers:
-        if isinstance(answer, Refused):
-            raise answer.error
-    return next(answer.found for answer in answers if isinstance(answer, DeviceFound))
+    answer = _asked(workers, FindDevice(), DeviceFound, tell)
+    if isinstance(answer, Lost):
+        raise ModelError(f"{answer.message} ({answer.kind}, while it started)")
+    return answer.found
 
 
 def runs_in(workers: Workers, asked: Request, tell: AnswerListener = lambda _: None) -> tuple[Run, ...]:
@@ -79,22 +74,34 @@ def runs_in(workers: Workers, asked: Request, tell: AnswerListener = lambda _: N
         ModelError: the worker was lost.
         RooflensError: the request is refused.
     """
-    answers: list[Answer] = []
     batch = None if asked.batch is None else [run.batch for run in Run(model=asked.model).with_batches(asked.batch)]
     given = replace(asked, batch=batch, inputs=True if asked.inputs is not None else None)  # which are refused
+    answer = _asked(workers, ReadModel(asked=given), ModelRead, tell)
+    if isinstance(answer, Lost):
+        what = "file" if is_own_file(asked.model) else "model"
+        raise ModelError(f"{recorded_name(asked.model)}: {answer.message} ({answer.kind}, while the {what} was read)")
+    return answer.runs
+
+
+def _asked(workers: Workers, job: Job, kind: type[Asked], tell: AnswerListener) -> Asked | Lost:
+    """Give a job to a worker and return its answer of a kind, or how the worker was lost.
+
+    Raises:
+        RooflensError: the job is refused.
+    """
+    answers: list[Answer] = []
 
     def hear(answer: Answer) -> None:
         answers.append(answer)
         tell(answer)
 
-    ending = workers.run(ReadModel(asked=given), hear)
+    ending = workers.run(job, hear)
     if isinstance(ending, Lost):
-        what = "file" if is_own_file(asked.model) else "model"
-        raise ModelError(f"{recorded_name(asked.model)}: {ending.message} ({ending.kind}, while the {what} was read)")
+        return ending
     for answer in answers:
         if isinstance(answer, Refused):
             raise answer.error
-    return next(answer.runs for answer in answers if isinstance(answer, ModelRead))
+    return next(answer for answer in answers if isinstance(answer, kind))
 
 
 def telling(progress: Progress | None, label: str) -> AnswerListener:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import IO
 
 SERVER = "rooflens.running.start"
 """The program that serves whoever started it."""
@@ -28,6 +29,15 @@ class MarkedProcess:
 
     process: subprocess.Popen[bytes]
     mark: str
+
+    @property
+    def pipes(self) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+        """Standard input, output and error of the process, which was started with a pipe for each."""
+        stdin, stdout, stderr = self.process.stdin, self.process.stdout, self.process.stderr
+        assert stdin is not None
+        assert stdout is not None
+        assert stderr is not None
+        return stdin, stdout, stderr
 
 
 _KINDS = {"measure": "measure", "counters": "profile"}
@@ -51,15 +61,14 @@ def ahead(*kinds: str) -> Iterator[None]:
     finally:
         for kind in kinds:
             if kind in _ahead:
-                _end(_ahead.pop(kind).process)
+                _end(_ahead.pop(kind))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+def _end(marked: MarkedProcess) -> None:
+    marked.process.kill()
+    marked.process.wait()
+    for pipe in marked.pipes:
+        pipe.close()
 
 
 def start_for(words: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from typing import Any
 
 Path = tuple[str | int, ...]
 """Keys and places in lists from the top of a file to a value."""
@@ -39,11 +40,11 @@ def _readable(text: str) -> Iterator[tuple[int, dict[str, object]]]:
             continue
 
 
-def _at(table: object, path: Path) -> tuple[object] | None:
+def _at(table: Any, path: Path) -> tuple[object] | None:
     """The value at a path, in a tuple since it may be anything; None if there is none."""
     for step in path:
         try:
-            table = table[step]  # type: ignore[index]
+            table = table[step]
         except (LookupError, TypeError):
             return None
     return (table,)
@@ -52,11 +53,11 @@ def _at(table: object, path: Path) -> tuple[object] | None:
 def _offset(lines: list[str], table: object, value: object, path: Path) -> int:
     """The line of a value among those of its statement: the first one, unless it is an item of a list."""
     first = next(n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
-    items = _at(table, path[:-1])
-    if len(lines) - first == 1 or not isinstance(path[-1], int) or items is None:
+    (items,) = _at(table, path[:-1]) or (None,)
+    if len(lines) - first == 1 or not isinstance(path[-1], int) or not isinstance(items, list):
         return first
     written = [str(value).lower(), f'"{value}"', f"'{value}'"]
-    before = list(items[0])[: path[-1]].count(value)  # type: ignore[call-overload]
+    before = items[: path[-1]].count(value)
     for n, line in enumerate(lines[first:], start=first):
         words = line.split("#")[0].rsplit("=")[-1].strip("[] ").split(",")
         before -= sum(word.strip() in written for word in words)

@@ -82,7 +82,8 @@ def _overload(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         raise Untimed(f"there is no aten::{name}")
-    for overload in (getattr(packet, each) for each in packet.overloads()):
+    for each in packet.overloads():
+        overload: torch._ops.OpOverload[..., Any] = getattr(packet, each)
         schema = overload._schema
         arguments = {a.name: a for a in schema.arguments}
         if given.keys() - arguments.keys() or any(a.is_out for a in schema.arguments):
@@ -90,7 +91,7 @@ def _overload(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
         if any(not a.has_default_value() and n not in given for n, a in arguments.items()):
             continue
         if all(_fits(str(arguments[n].type), v) for n, v in given.items()):
-            return overload  # type: ignore[no-any-return]
+            return overload
     raise Untimed(f"no overload of aten::{name} takes {', '.join(given)}")
 
 
