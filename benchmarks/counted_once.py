@@ -2,7 +2,7 @@
 
     PYTHONPATH=src:. python benchmarks/counted_once.py OUT... [--out benchmarks/results/counted-once-h200.json]
 
-Each OUT holds NAME.jsonl and NAME-every.jsonl, and what `on_gpu_counted_once.sh` said of them; a later OUT goes first.
+Each OUT holds NAME.jsonl and NAME-every.jsonl, and what `on_gpu_counting.sh` said of them; a later OUT goes first.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,7 +36,7 @@ _TENSOR = "sm__ops_path_tensor"
 _PIPE, _MOVES = "sm__inst_executed_pipe_tensor.sum", "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
 _BUSY = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.sum"
 ROUNDS = 3
-MOST_SECONDS, TURN_SECONDS = 60.0, 25.0
+MOST_SECONDS = 60.0
 TOGETHER = ("plain", "patched counters only, no pre-pass")
 
 
@@ -122,10 +122,8 @@ def sets(every: tuple[str, ...]) -> list[Variant]:
         "patched and opcodes": (*patched, "sass__inst_executed_per_opcode"),
     }
     no_pre_pass = {"NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
-    made = [Variant(name=name, metrics=metrics, environment=no_pre_pass) for name, metrics in asked.items()]
-    woken = Variant(name="plain, woken before", metrics=plain, child=("woken",), environment=no_pre_pass)
-    ends = replace(woken, name="plain, ends at once", child=("ends",))
-    return [*made, woken, ends]
+    large = Variant(name="plain, 8 GiB more", metrics=plain, child=("large",), environment=no_pre_pass)
+    return [large, *(Variant(name=name, metrics=its, environment=no_pre_pass) for name, its in asked.items())]
 
 
 def main() -> None:
@@ -134,7 +132,6 @@ def main() -> None:
     parser.add_argument("seconds", type=float, nargs="?", default=170.0)
     parser.add_argument("--sets", action="store_true", help="ask which counters take one pass together")
     parser.add_argument("--together", action="store_true", help="first run variants (--only) at the same time")
-    parser.add_argument("--two", action="store_true", help="first ask whether two, each with its lock, can take turns")
     parser.add_argument("--only", action="append", help="a variant; without one, all")
     parser.add_argument("--child", nargs="*", help="be the program that runs under ncu")
     asked = parser.parse_args()
@@ -147,9 +144,6 @@ def main() -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     every = metric_set(".".join(map(str, torch.cuda.get_device_capability())), "bf16")
     print(f"ncu {tool.version}, {torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
-    if asked.two:
-        plain = next(variant for variant in sets(every) if variant.name == "plain")
-        print(json.dumps(two_at_once(tool, plain, asked.out, apart=True)), flush=True)
     if asked.together:
         names = asked.only or TOGETHER
         both = [variant for variant in (*variants(every), *sets(every)) if variant.name in names]
@@ -214,27 +208,6 @@ def answer(tool: Tool, variant: Variant, out: Path, limit: float) -> dict[str, A
     }
 
 
-def two_at_once(tool: Tool, variant: Variant, out: Path, apart: bool) -> dict[str, Any]:
-    """Let two ncu look at a kernel each, then rest, then count one after the other.
-
-    Args:
-        apart: each has a folder for its lock.
-    """
-
-    def one(n: int) -> dict[str, Any]:
-        folder = out / f"lock{n if apart else 0}"
-        folder.mkdir(exist_ok=True)
-        child = ("woken", f"wait={n}", f"rest={2 * (n + 1)}")
-        asked = replace(
-            variant, name=f"turn {n}", child=child, environment=variant.environment | {"TMPDIR": str(folder)}
-        )
-        found = answer(tool, asked, out, TURN_SECONDS)
-        return {key: found[key] for key in ("seconds", "first kernel", "per kernel", "kernels", "sums", "said")}
-
-    with ThreadPoolExecutor(2) as pool:
-        return {"two, apart" if apart else "two, one lock": list(pool.map(one, range(2)))}
-
-
 def sums(tool: Tool, report: Path) -> dict[str, float]:
     """FLOP by unit and bytes by level of all launches: equal for equal kernels, however they were counted."""
     from rooflens.records import AS_IS, Case
@@ -282,18 +255,10 @@ def child(how: set[str]) -> None:
                 operation()
         torch.cuda.synchronize()
         tell("warm")
-        if "woken" in how:
-            rests = dict(word.split("=") for word in how if "=" in word)
-            time.sleep(float(rests.get("wait", 0)))
-            start_stop(marks)
-            tell("woken")
-            time.sleep(float(rests.get("rest", 0)))
         if "windows" in how:
             tell(f"torch's profiler sees {profiled(operations)} kernels under ncu")
         run_marked(operations * ROUNDS, marks, windows="windows" in how, emit="emit" in how)
     tell(f"done{'' if held is None else ' with 8 GiB held'}")
-    if "ends" in how:
-        os._exit(0)
 
 
 def run_marked(operations: Sequence[Callable[[], object]], marks: Any, *, windows: bool, emit: bool) -> None:
@@ -314,16 +279,6 @@ def run_marked(operations: Sequence[Callable[[], object]], marks: Any, *, window
                 torch.cuda.nvtx.range_pop()
             if windows and marked:
                 marks.cudaProfilerStop()
-    torch.cuda.synchronize()
-    marks.cudaProfilerStop()
-
-
-def start_stop(marks: Any) -> None:
-    """Let ncu look at one kernel of no meaning."""
-    import torch
-
-    marks.cudaProfilerStart()
-    torch.cuda._sleep(1)
     torch.cuda.synchronize()
     marks.cudaProfilerStop()
 
