@@ -34,7 +34,6 @@ _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
 _PATCHED = "smsp__sass"
 _TENSOR = "sm__ops_path_tensor"
 _PIPE, _MOVES = "sm__inst_executed_pipe_tensor.sum", "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
-_BUSY = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.sum"
 ROUNDS = 3
 MOST_SECONDS = 60.0
 TOGETHER = ("plain", "patched counters only, no pre-pass")
@@ -104,22 +103,11 @@ def sets(every: tuple[str, ...]) -> list[Variant]:
         "l1tex and time": (time_only, *(name for name in plain if name.startswith("l1tex__"))),
         "all of dram, lts and time": (time_only, *(n for n in plain if n.startswith(("dram__", "lts__")))),
         "pipe and cycles": tuple(name for name in plain if name.startswith("sm__")),
-        "three tensor totals": (*(f"{_TENSOR}_{name}.sum" for name in ("src_fp16", "src_tf32_dst_fp32")), total),
         "both, no moves": (*(name for name in plain if name != _MOVES), hgmma, hmma),
         "both, no pipe": (*(name for name in plain if name != _PIPE), hgmma, hmma),
         "both, neither": (*bare, hgmma, hmma),
-        "both, pipe of smsp": (
-            *(name for name in plain if name != _PIPE),
-            hgmma,
-            hmma,
-            _PIPE.replace("sm__", "smsp__"),
-        ),
-        "both, all of smsp": (*bare, hgmma, hmma, *(name.replace("sm__", "smsp__") for name in (_PIPE, _MOVES))),
-        "both, busy": (*(name for name in plain if name != _PIPE), hgmma, hmma, _BUSY),
-        "both, busy of smsp": (*bare, _MOVES, hgmma, hmma, _BUSY.replace("sm__", "smsp__")),
         "plain, no L2 writes": tuple(name for name in plain if "op_write" not in name),
         "hgmma, no cycles": (*(name for name in plain if "cycles" not in name), hgmma),
-        "patched and opcodes": (*patched, "sass__inst_executed_per_opcode"),
     }
     no_pre_pass = {"NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
     large = Variant(name="plain, 8 GiB more", metrics=plain, child=("large",), environment=no_pre_pass)

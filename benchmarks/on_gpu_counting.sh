@@ -79,8 +79,8 @@ count own-alexnet 20 50 alexnet -b 1 --dtype fp32 --mode train --optimizer none
 count vit-every 75 120 vit_b_16 -b 16 --dtype bf16 --mode train --every
 count decoder-short 30 70 "hf:$keep/decoder-short.json" -b 1 --seq-len 512 --dtype bf16 --mode train
 count decoder-short-every 75 120 "hf:$keep/decoder-short.json" -b 1 --seq-len 512 --dtype bf16 --mode train --every
-part passes 40 60 python3 benchmarks/ncu_probe.py "$made/passes" 40 --sets --together --only "plain, 8 GiB more" \
-    --only "both, pipe of smsp" --only "both, busy of smsp" --only "hgmma, no cycles" --only "patched and opcodes" &&
-    { cat "$made/passes.txt" && rm -f "$made"/passes/*.ncu-rep && pack; }
+part launch 30 60 python3 benchmarks/ncu_probe.py "$made/launch" 40 --sets --together --only "plain and hgmma" \
+    --only "plain, 8 GiB more" --only "hgmma, no cycles" --only "both, no pipe" &&
+    { cat "$made/launch.txt" && rm -f "$made"/launch/*.ncu-rep && pack; }
 part measure 35 60 python3 benchmarks/measure_wall.py "$made/measure-wall.json" --runs 2 &&
     { cat "$made/measure.txt" && pack; }

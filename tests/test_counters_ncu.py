@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -58,6 +59,18 @@ def test_groups_hold_each_counter_once_and_are_apart_only_where_one_pass_was_see
     assert (len(groups) > 1) == (cc == "9.0")
     assert set(metric_groups("9.0", "fp32")[1]) == PATCHED  # without tensor counters there are two
     assert len(metric_groups("9.0", "fp32")) == 2
+
+
+def test_a_model_s_step_takes_at_most_three_passes_on_every_chip_that_cupti_knows() -> None:
+    """What benchmarks/ncu_passes.py asked, of the counters that are collected today."""
+    found = json.loads((Path(__file__).parents[1] / "benchmarks/results/ncu-passes.json").read_text())
+    assert found["cards"]["other"] == 0  # a card was asked too, and agreed
+    for row in found["rows"]:
+        whole = row["dtype"] == "as-is"  # a program runs once
+        groups = (metric_set(row["cc"], "as-is"),) if whole else metric_groups(row["cc"], row["dtype"])
+        assert row["counters"] == [len(group) for group in groups], "the counters changed: ask CUPTI again"
+        assert sum(row["passes"]) <= (5 if whole else 3)
+        assert len(groups) == 1 or set(row["passes"]) == {1}
 
 
 def test_a_chip_that_is_not_known_is_told() -> None:
