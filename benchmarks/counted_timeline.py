@@ -74,7 +74,8 @@ def paces(launches: Launches) -> Iterator[str]:
     for run, its in launches.items():
         gaps = [(after - before, name) for (before, _), (after, name) in pairwise(its)]
         known = {its[0][1]}
-        new, again = [], []
+        new: list[float] = []
+        again: list[float] = []
         for seconds, name in gaps:
             (again if name in known else new).append(seconds)
             known.add(name)
