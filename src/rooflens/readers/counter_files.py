@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rooflens.devices.files import slug
-from rooflens.readers.reader import ReadContext, Reader
-from rooflens.records import AS_IS, Case, Device, Fact
+from rooflens.readers.reader import FoundCases, ReadContext, Reader
+from rooflens.records import Device, Fact
 from rooflens.results import RecordSet
 from rooflens.sources import counters
 from rooflens.sources.counters import Chip, CounterFile
@@ -16,17 +16,13 @@ from rooflens.sources.counters import Chip, CounterFile
 
 def _read(path: Path, context: ReadContext) -> RecordSet:
     """A record per launch; the ceilings that the file holds are a device of the set."""
-
-    def case_of(chip: Chip) -> Case:
-        return Case(model=context.name, device=context.device_name(chip.title), dtype=AS_IS)
-
-    reading = counters.CounterReading(repr(str(path)))
-    contents = counters.found_in(counters.launches(path, reading), reading, case_of)
-    devices: dict[str, Device] = {}
+    cases, reading = FoundCases(context), counters.CounterReading(repr(str(path)))
+    contents = counters.found_in(counters.launches(path, reading), reading, lambda chip: cases.of(chip.title))
+    devices = cases.devices
     notes: list[str] = []
     for chip in contents.chips:
-        known, counted = context.device_of(chip.title), _as_counted(chip, contents, context, path)
-        devices |= {device.name: device for device in (known, counted) if device is not None}
+        counted = _as_counted(chip, contents, context, path)
+        devices |= {} if counted is None else {counted.name: counted}
         notes += _notes(chip, counted, context.device_name(chip.title))
     first, *others = contents.records
     return RecordSet((replace(first, notes=(*first.notes, *notes)), *others), devices=devices)

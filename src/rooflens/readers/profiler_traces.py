@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rooflens.opening import head, text_of
-from rooflens.readers.reader import ReadContext, Reader
-from rooflens.records import AS_IS, Case, Device, Record
+from rooflens.readers.reader import FoundCases, ReadContext, Reader, numbered
+from rooflens.records import AS_IS, Case, Record
 from rooflens.results import RecordSet
 from rooflens.sources import profile
 
@@ -30,27 +30,27 @@ def _recognises(head: bytes) -> bool:
 def _read(path: Path, context: ReadContext) -> RecordSet:
     """Where several GPUs did something, each has a case; time of the host alone is of no GPU."""
     events = profile.read_trace(path)
-    shares = profile.attribute(events)
+    shares, cases = profile.attribute(events), FoundCases(context)
     if not events.activities:
         cpu = context.device if context.device is not None and context.device.kind == "cpu" else None
         case = Case(model=context.name, device=None if cpu is None else cpu.name, dtype=AS_IS)
-        return _gathered([*profile.records_of(shares, case, (*events.notes, _OF_HOST))], [cpu])
+        records = list(profile.records_of(shares, case, (*events.notes, _OF_HOST)))
+        return RecordSet(_trained(records), devices={} if cpu is None else {cpu.name: cpu})
     cards = list(dict.fromkeys(activity.device for activity in events.activities))
-    titles, records, devices = _titles(head(path)), list[Record](), list[Device | None]()
+    titles, records = _titles(head(path)), []
     for card in cards:
         title = titles.get(card) or (next(iter(titles.values())) if len(set(titles.values())) == 1 else None)
-        options = (("gpu", -1 if card is None else card),) if len(cards) > 1 else ()
-        case = Case(model=context.name, device=context.device_name(title), dtype=AS_IS, options=options)
         its = [share for share in shares if share.activity is not None and share.activity.device == card]
+        case = cases.of(title, numbered(card, several=len(cards) > 1))
         records += profile.records_of(its, case, events.notes)
-        devices.append(context.device_of(title))
-    return _gathered(records, devices)
+    return RecordSet(_trained(records), devices=cases.devices)
 
 
-def _gathered(records: Sequence[Record], devices: Iterable[Device | None]) -> RecordSet:
-    if any(record.phase in ("backward", "optimizer") for record in records):
-        records = [replace(record, case=replace(record.case, mode="train")) for record in records]
-    return RecordSet(records, devices={device.name: device for device in devices if device is not None})
+def _trained(records: Sequence[Record]) -> Sequence[Record]:
+    """Return records of mode train where a phase says so."""
+    if not any(record.phase in ("backward", "optimizer") for record in records):
+        return records
+    return [replace(record, case=replace(record.case, mode="train")) for record in records]
 
 
 def _titles(head: bytes) -> dict[int | None, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rooflens.devices import by_title
 from rooflens.devices.files import slug
-from rooflens.records import Device
+from rooflens.records import AS_IS, Case, Device, Scalar
 from rooflens.results import RecordSet
 
 
@@ -32,6 +32,42 @@ class ReadContext:
         """Return the name of that device in cases: one that the catalogue lacks is called by its title."""
         device = self.device_of(title)
         return device.name if device is not None else slug(title) if title else None
+
+
+class FoundCases:
+    """The cases of a file of another tool, and the devices that they name.
+
+    Attributes:
+        devices: those of the cases so far, by name.
+    """
+
+    def __init__(self, context: ReadContext) -> None:
+        self._context = context
+        self.devices: dict[str, Device] = {}
+
+    def of(self, title: str | None, gpu: Scalar | None = None) -> Case:
+        """Return the case of what ran on a device.
+
+        Args:
+            title: of the device, as drivers report it.
+            gpu: its number, where the file has several.
+        """
+        device = self._context.device_of(title)
+        if device is not None:
+            self.devices[device.name] = device
+        return Case(
+            model=self._context.name,
+            device=self._context.device_name(title),
+            dtype=AS_IS,
+            options=() if gpu is None else (("gpu", gpu),),
+        )
+
+
+def numbered(gpu: int | None, *, several: bool) -> int | None:
+    """Return the number of a GPU by which cases are told apart; -1 of one that has none; None of the only GPU."""
+    if not several:
+        return None
+    return -1 if gpu is None else gpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

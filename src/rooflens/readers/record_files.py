@@ -44,12 +44,10 @@ def _with_known_devices(file: RecordFile) -> tuple[RecordFile, list[str]]:
     def cased(case: Case) -> Case:
         return replace(case, device=found[case.device].name) if case.device in found else case
 
-    return replace(
-        file,
-        records=tuple(replace(record, case=cased(record.case)) for record in file.records),
-        failures=tuple(replace(failure, case=cased(failure.case)) for failure in file.failures),
-        devices={**file.devices, **{device.name: device for device in found.values()}},
-    ), [f"{name} of the file is taken for {device.name}" for name, device in found.items() if name != device.name]
+    devices = {**file.devices, **{device.name: device for device in found.values()}}
+    return replace(file.with_cases(cased), devices=devices), [
+        f"{name} of the file is taken for {device.name}" for name, device in found.items() if name != device.name
+    ]
 
 
 RECORDS = Reader(name="records", reads="its own records (.jsonl)", recognises=_recognises, read=_read)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rooflens.errors import FileError, UnknownFormat
 from rooflens.opening import read_text
-from rooflens.readers.reader import ReadContext, Reader
-from rooflens.records import AS_IS, Case, Device
+from rooflens.readers.reader import FoundCases, ReadContext, Reader
 from rooflens.results import RecordSet
 from rooflens.sources.counters import rocprof
 from rooflens.sources.counters.rocprof_records import records_of
@@ -24,15 +23,9 @@ def _read(path: Path, context: ReadContext) -> RecordSet:
 
 def _records(file: rocprof.DispatchFile, context: ReadContext, title: str | None) -> RecordSet:
     """Where several GPUs ran kernels, each has a case."""
-    several = len(list(rocprof.gpus_of(file))) > 1
-    device = context.device_of(title)
-
-    def case_of(gpu: str) -> Case:
-        options = (("gpu", gpu),) if several else ()
-        return Case(model=context.name, device=context.device_name(title), dtype=AS_IS, options=options)
-
-    devices: dict[str, Device] = {} if device is None else {device.name: device}
-    return RecordSet(list(records_of(file, case_of)), devices=devices)
+    several, cases = len(list(rocprof.gpus_of(file))) > 1, FoundCases(context)
+    records = list(records_of(file, lambda gpu: cases.of(title, gpu if several else None)))
+    return RecordSet(records, devices=cases.devices)
 
 
 def is_folder(path: Path) -> bool:

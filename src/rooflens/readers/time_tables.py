@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rooflens.opening import opened_lines
-from rooflens.readers.reader import ReadContext, Reader
-from rooflens.records import AS_IS, Case, Device
+from rooflens.readers.reader import FoundCases, ReadContext, Reader, numbered
+from rooflens.records import Record
 from rooflens.results import RecordSet
 from rooflens.sources.profile import kernel_times
 
@@ -18,19 +18,11 @@ def _read(path: Path, context: ReadContext) -> RecordSet:
     cards = list(dict.fromkeys(each.device for each in times.launches)) or list(
         dict.fromkeys(each.card for each in times.sums)
     )
-    devices: dict[str, Device] = {}
-
-    def case_of(card: int | None) -> Case:
-        title = times.titles.get(card)
-        device = context.device_of(title)
-        if device is not None:
-            devices[device.name] = device
-        options = (("gpu", -1 if card is None else card),) if len(cards) > 1 else ()
-        return Case(model=context.name, device=context.device_name(title), dtype=AS_IS, options=options)
-
-    return RecordSet(
-        [record for card in cards for record in kernel_times.records_of(times, case_of(card), card)], devices=devices
-    )
+    found, records = FoundCases(context), list[Record]()
+    for card in cards:
+        case = found.of(times.titles.get(card), numbered(card, several=len(cards) > 1))
+        records += kernel_times.records_of(times, case, card)
+    return RecordSet(records, devices=found.devices)
 
 
 TIME_TABLES = Reader(

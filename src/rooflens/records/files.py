@@ -18,7 +18,7 @@ Format history (the version rises when an older reader would misunderstand a fil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache
 from hashlib import blake2b
@@ -57,6 +57,18 @@ class RecordFile:
     devices: Mapping[str, Device] = field(default_factory=dict)
     environment: Environment | None = None
     doubts: tuple[str, ...] = field(default=(), compare=False)
+
+    def with_cases(self, cased: Callable[[Case], Case]) -> RecordFile:
+        """Return the same contents with another case in place of each."""
+        cases = {record.case for record in self.records} | {failure.case for failure in self.failures}
+        made = {case: cased(case) for case in cases}
+        if all(case == its for case, its in made.items()):
+            return self
+        return replace(
+            self,
+            records=tuple(replace(record, case=made[record.case]) for record in self.records),
+            failures=tuple(replace(failure, case=made[failure.case]) for failure in self.failures),
+        )
 
 
 def write_records(path: Path, contents: RecordFile) -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.machine import MEASURED, PLACES, Machine, find, machine_of, this_machine
@@ -50,7 +51,8 @@ class Estimates:
             if not own:
                 file = self._estimate(run_of(step, self._home), [] if device is None else [device], progress)
                 own = file.failures
-        return _of_cell(cell, replace(file, failures=tuple(replace(f, case=cell.case) for f in own)), name)
+        its = file if name is None else _on(name, file)
+        return _named(cell, replace(its, failures=tuple(replace(f, case=cell.case) for f in own)))
 
     def _of_all_devices(self, step: Case, device: Device | None, progress: Progress) -> RecordFile:
         others = [_device_or_none(name, self._home) for name in self._devices.get(step, ())]
@@ -105,30 +107,19 @@ def _model(name: str, home: Path) -> str:
     return name
 
 
-def _of_cell(cell: Cell, file: RecordFile, device: str | None = None) -> RecordFile:
-    """Return the records and failures as those of a cell, or those of one device."""
-    return _named(
-        cell,
-        replace(
-            file,
-            records=tuple(record for record in file.records if device is None or record.case.device == device),
-            devices={name: each for name, each in file.devices.items() if device is None or name == device},
-        ),
+def _on(device: str, file: RecordFile) -> RecordFile:
+    """Return the records of one device, and all failures."""
+    return replace(
+        file,
+        records=tuple(record for record in file.records if record.case.device == device),
+        devices={name: each for name, each in file.devices.items() if name == device},
     )
 
 
 def _named(cell: Cell, file: RecordFile) -> RecordFile:
     """Return the same with the study's name of the model."""
-    cases = {record.case for record in file.records} | {failure.case for failure in file.failures}
     model = recorded_name(cell.case.model, below_here=False)
-    if all(case.model == model for case in cases):
-        return file
-    named = {case: replace(case, model=model) for case in cases}
-    return replace(
-        file,
-        records=tuple(replace(record, case=named[record.case]) for record in file.records),
-        failures=tuple(replace(failure, case=named[failure.case]) for failure in file.failures),
-    )
+    return file.with_cases(lambda case: replace(case, model=model))
 
 
 @contextmanager
@@ -189,7 +180,7 @@ def counting(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
         with counter(cache=settings.cache, limit=limit, every=False, keep=None) as counts:
             counts.start(run.dtype)
             machine = machine_of(counts.found(), roof, progress)
-            return _of_cell(cell, counts.counted([run], machine, progress).contents)
+            return _named(cell, counts.counted([run], machine, progress).contents)
 
     return nullcontext(count)
 
@@ -199,21 +190,12 @@ def replaying(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
 
     def replay(cell: Cell, _: Progress) -> RecordFile:
         assert cell.file is not None
-        fields = stated(folder.study, folder.home, cell.file)
+        fields: Mapping[str, Any] = stated(folder.study, folder.home, cell.file)  # which were checked
         path, device = folder.home / cell.file, fields.get("device")
         context = ReadContext(
             name=path.name.partition(".")[0] or path.name, device=None if device is None else find(str(device))
         )
-        file = read_file(path, context).contents
-
-        def named(case: Case) -> Case:
-            return replace(case, **fields)  # type: ignore[arg-type]  # the study file was checked
-
-        return replace(
-            file,
-            records=tuple(replace(record, case=named(record.case)) for record in file.records),
-            failures=tuple(replace(failure, case=named(failure.case)) for failure in file.failures),
-        )
+        return read_file(path, context).contents.with_cases(lambda case: replace(case, **fields))
 
     return nullcontext(replay)
 
