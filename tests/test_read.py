@@ -356,6 +356,9 @@ def test_peaks_of_the_file_are_ceilings(tmp_path: Path) -> None:
         ("dram__bytes.sum.peak_sustained", "byte/cycle", "1,536"),
         ("dram__cycles_elapsed.avg.per_second", "Ghz", "2.5"),
         ("sm__cycles_elapsed.avg.per_second", "Ghz", "1.5"),
+        ("lts__cycles_elapsed.avg.per_second", "Ghz", "2"),
+        ("lts__t_sectors.sum.peak_sustained", "sector/cycle", "160"),
+        ("l1tex__t_bytes.sum.peak_sustained", "byte/cycle", "16,896"),
         ("sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained", "inst/cycle", "16,896"),
         ("sm__ops_path_tensor_src_bf16_dst_fp32.sum.peak_sustained", "1/cycle", "1,081,344"),
         ("sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum.peak_sustained", "/cycle", "540,672"),
@@ -364,9 +367,10 @@ def test_peaks_of_the_file_are_ceilings(tmp_path: Path) -> None:
     path.write_text(HEADER + "".join(row(*metric) for metric in metrics))
     records = rl.read(path, device="h100-sxm5-80gb")
     counted = records.devices["h100-sxm5-80gb-ncu"]
-    # 1,536 B x 2.5 GHz; 16,896 FMA x 2 x 1.5 GHz; the dense peak of 540,672 x 1.5 GHz and not the sparse one.
+    # 1,536 B x 2.5 GHz; 160 sectors of 32 B x 2 GHz; 132 SMs x 128 B x 1.5 GHz; 16,896 FMA x 2 x 1.5 GHz; the dense
+    # peak of 540,672 x 1.5 GHz and not the sparse one.
     assert {c.resource: c.rate for c in counted.ceilings} == pytest.approx(
-        {"dram": 3.84e12, "vector.fp32": 5.0688e13, "matmul.bf16": 8.11008e14}
+        {"dram": 3.84e12, "l2": 1.024e13, "l1": 2.5344e13, "vector.fp32": 5.0688e13, "matmul.bf16": 8.11008e14}
     )
 
 

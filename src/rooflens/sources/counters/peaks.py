@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from rooflens.records import Ceiling
+from rooflens.records import LEVELS, Ceiling
 from rooflens.sources.counters.launches import CounterNames
 from rooflens.sources.counters.metrics import tensor_resource
 from rooflens.sources.counters.printed_numbers import CounterValue
@@ -16,7 +16,14 @@ _LANES = re.compile(r"(?:sm|smsp)__sass_thread_inst_executed_op_([dfh])fma_pred_
 _PRECISIONS = {"d": ("vector.fp64", 2), "f": ("vector.fp32", 2), "h": ("vector.fp16", 4)}
 """FLOP of one instruction that counts once per thread: hfma at its peak works on two numbers."""
 _DENSE = re.compile(r"sm__ops_path_tensor_(?:op_[a-z0-9]+_)?src_([a-z0-9_]+?)(?:_dst_[a-z0-9]+)?_sparsity_off")
-_SM_CLOCK, _DRAM_CLOCK = "sm__cycles_elapsed.avg.per_second", "dram__cycles_elapsed.avg.per_second"
+_SM_CLOCK = "sm__cycles_elapsed.avg.per_second"
+_LEVELS = {
+    "dram__bytes": ("dram", 1, "dram__cycles_elapsed.avg.per_second"),
+    "lts__t_bytes": ("l2", 1, "lts__cycles_elapsed.avg.per_second"),
+    "lts__t_sectors": ("l2", 32, "lts__cycles_elapsed.avg.per_second"),
+    "l1tex__t_bytes": ("l1", 1, _SM_CLOCK),
+}
+"""Of caches those that pass the same tags as the bytes that are counted; NVIDIA's own charts hold others."""
 
 
 @lru_cache(maxsize=1024)
@@ -48,7 +55,7 @@ class Peaks:
     def ceilings(self, reference: str) -> Iterator[Ceiling]:
         """Give the ceilings, with this reference."""
         for resource, rate in sorted(self._rates.items()):
-            silicon = "memory" if resource == "dram" else "tensor" if resource.startswith("matmul.") else "fma"
+            silicon = "memory" if resource in LEVELS else "tensor" if resource.startswith("matmul.") else "fma"
             yield Ceiling(
                 resource=resource,
                 rate=rate,
@@ -60,8 +67,8 @@ class Peaks:
 
 def _meaning(base: str) -> tuple[str | None, int, str]:
     """The resource of a peak, FLOP or bytes of its unit, and the clock whose cycles it is per."""
-    if base == "dram__bytes":
-        return "dram", 1, _DRAM_CLOCK
+    if base in _LEVELS:
+        return _LEVELS[base]
     if match := _LANES.fullmatch(base):
         resource, factor = _PRECISIONS[match[1]]
         return resource, factor, _SM_CLOCK
