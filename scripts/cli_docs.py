@@ -5,6 +5,7 @@ A test fails if the page is stale.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from rooflens.runs.options import OPTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 WIDTH = 80
+_MANY = 8
+"""A command with so many options of a run refers to their table."""
 INTRODUCTION = """\
 # Command line
 
@@ -47,7 +50,8 @@ OF_A_RUN = """\
 ## Options of a run
 
 A run also has a batch, a dtype and a mode. The flag of `seq_len` is `--seq-len`, that of `dims` is `--dim`. An option
-applies to the sources in its row. Two cases are of the same step if they differ only in options that concern how it is
+applies to the sources in its row (`rank`, `advise` and `replay` take those of `estimate` or `measure`); the help of a
+command lists its own. Two cases are of the same step if they differ only in options that concern how it is
 *counted* or *run*, or its *price*.
 
 """
@@ -88,8 +92,14 @@ def _below(path: str, command: click.Command) -> Iterator[tuple[str, click.Comma
 
 def _section(path: str, command: click.Command) -> str:
     level = "#" * (1 + len(path.split()))
-    context = click.Context(command, info_name=path, terminal_width=WIDTH, help_option_names=["-h", "--help"])
-    return f"{level} {path}\n\n```text\n{command.get_help(context)}\n```\n"
+    shown, of_a_run = copy.copy(command), [param for param in command.params if param.name in OPTIONS]
+    if len(of_a_run) >= _MANY:
+        shown.params = [param for param in command.params if param not in of_a_run]
+    context = click.Context(shown, info_name=path, terminal_width=WIDTH, help_option_names=["-h", "--help"])
+    text = shown.get_help(context)
+    if shown.params != command.params:
+        text = text.replace("\nOptions:\n", "\nOptions, beside those of a run that its sources take:\n")
+    return f"{level} {path}\n\n```text\n{text}\n```\n"
 
 
 if __name__ == "__main__":

@@ -52,13 +52,13 @@ def answers(evidence: Evidence, **time: Any) -> dict[str, float | None]:
 
 
 def test_decode_by_its_bound() -> None:
-    # 2 MB at 1 GB/s: 2 ms for a token of each of 4 sequences; 100 W * 2 ms / 4 tokens.
+    # 2 MB at 1 GB/s: 2 ms for a token of each of 4 sequences. What they cost in energy a bound does not tell.
     assert answers(known(step(DECODE, 2e6))) == pytest.approx(
         {
             "time_per_output_token": 2e-3,
             "sequence_tokens_per_second": 500,
             "tokens_per_second": 2000,
-            "energy_per_token": 0.05,
+            "energy_per_token": None,
         }
     )
 
@@ -66,7 +66,7 @@ def test_decode_by_its_bound() -> None:
 def test_decode_measured_beside_its_estimate() -> None:
     both = known(step(DECODE, 2e6), times(DECODE, "forward", *SAMPLES))
     assert list(answers(both).values()) == pytest.approx([5e-3, 200, 800, 100 * 5e-3 / 4])
-    assert list(answers(both, time="bound").values()) == pytest.approx([2e-3, 500, 2000, 0.05])
+    assert list(answers(both, time="bound").values()) == pytest.approx([2e-3, 500, 2000, None])
     assert list(answers(known(step(DECODE, 2e6)), time="measured").values()) == [None] * 4
     # A time has the interval of the samples, a rate that of its inverse, an energy grows with the time.
     low, high = QUANTITIES["time"].read(both).interval or (0, 0)
@@ -88,7 +88,7 @@ def test_decode_measured_beside_its_estimate() -> None:
 def test_prefill_counts_the_tokens_of_all_prompts(records: list[Record], tokens: int) -> None:
     found = answers(known(*records))
     assert list(found) == ["time_to_first_token", "prompt_tokens_per_second", "energy_per_token"]
-    assert list(found.values()) == pytest.approx([4e-3, tokens / 4e-3, 100 * 4e-3 / tokens])
+    assert list(found.values()) == pytest.approx([4e-3, tokens / 4e-3, None])
 
 
 def test_unknown_is_none() -> None:
@@ -110,7 +110,7 @@ def test_energy_per_sample_of_other_modes() -> None:
     train = Case(model="net", device="toy", batch=10, mode="train")
     timed = times(train, None, 0.5, 0.5)
     assert energy.read(known(timed)).value == pytest.approx(100 * 0.5 / 10)
-    assert energy.read(known(step(train, 1e9))).value == pytest.approx(100 * 1 / 10)
+    assert energy.read(known(step(train, 1e9))).value is None  # of a bound, with no expected time
     assert energy.read(known(timed, on=card())).value is None  # no power limit
     assert energy.read(known(timed, on=card("cpu", power=100))).value is None  # a rating and no limit
     several = times(replace(train, options=(("gpus", 2),)), None, 0.5, 0.5)
@@ -173,7 +173,7 @@ def test_json_has_the_answers_of_the_mode() -> None:
         "from": "bound",
         "throughput": pytest.approx(4),
         "tokens_per_second": None,
-        "energy_per_sample": pytest.approx(25),
+        "energy_per_sample": None,
         "cost_per_step": None,
         "cost_per_sample": None,
     }

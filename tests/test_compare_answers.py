@@ -66,7 +66,6 @@ def test_a_whole_answer_has_all_of_its_answers() -> None:
         "time_per_answer": pytest.approx(13e-3),
         "sequence_tokens_per_second": pytest.approx(4 / 13e-3),
         "tokens_per_second": pytest.approx(16 / 13e-3),
-        "energy_per_token": pytest.approx(100 * 13e-3 / 16),
         "cost_per_million_input_tokens": pytest.approx(1e-3 * 6e-3 / 40 * 1e6),
         "cost_per_million_output_tokens": pytest.approx(1e-3 * 7e-3 / 12 * 1e6),
         "cost_per_answer": pytest.approx(1e-3 * 13e-3 / 4),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 from tests.comparison_samples import noisy, timed
+from tests.ranked_steps import a_card, relu_on
 from tests.table_samples import TRAINING, device, operation, times, trained
 
 from rooflens.compare import Sweep, compare_devices, correlations, exponents, phase_ratios, sweeps
@@ -71,6 +72,26 @@ def test_correlation_with_another_quantity_and_with_the_bound() -> None:
         correlations(nets(), time="guessed")  # type: ignore[arg-type]
     with pytest.raises(Incomparable, match="no case has a measured time"):
         correlations(nets(seconds=(None,) * 5), time="measured")
+
+
+def test_where_nothing_was_measured_latency_is_the_expected_time_of_every_step_or_the_bound_of_every_step() -> None:
+    def relus(*samples: int) -> list[Record]:
+        each = [(n, record) for n in samples for record in relu_on(a_card("toy"), n)]
+        return [replace(record, case=replace(record.case, model=f"relu{n}", batch=8)) for n, record in each]
+
+    known = RecordSet(relus(100, 200, 300), devices={"toy": a_card("toy")})
+    (found,) = correlations(known, quantities=["flops"], methods=["spearman"])
+    assert found.time == "predicted"
+    # A million FLOP and 8 MB a sample; a stream reaches 80 % of 1 TB/s.
+    assert [flops for _, flops, _ in found.points] == [1e8, 2e8, 3e8]
+    assert [seconds for _, _, seconds in found.points] == pytest.approx([1e-3, 2e-3, 3e-3])
+    assert {item.time for item in exponents(known, over="flops")} <= {"predicted"}
+    (bound,) = correlations(known, quantities=["flops"], methods=["spearman"], time="bound")
+    assert bound.points[0][2] == pytest.approx(0.8e-3)
+    # Of a fourth model nobody knows what its operation is.
+    open_ = known + RecordSet([replace(record, call=None) for record in relus(400)])
+    (found,) = correlations(open_, quantities=["flops"], methods=["spearman"])
+    assert (found.time, len(found.points)) == ("bound", 4)
 
 
 def test_measured_and_bound_are_never_mixed() -> None:

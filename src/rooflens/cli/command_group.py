@@ -32,7 +32,7 @@ _quiet_option = click.Option(
     is_flag=True,
     expose_value=False,
     callback=_keep_quiet,
-    help="Print results and errors, no progress and no names of files.",
+    help="Print only results and errors.",
 )
 
 

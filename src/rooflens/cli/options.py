@@ -65,8 +65,8 @@ def run_options(source: str, without: Collection[str] = ()) -> Callable[[Command
         click.option(
             "--dtype",
             type=DtypeList(*DTYPES, AS_IS),
-            help="Precision, one or several: fp32,bf16. fp32 turns TF32 off, tf32 turns it on, default keeps torch's"
-            " settings; amp is autocast; as-is keeps the types of a model in a file of your own.  [default: fp32]",
+            help="Precision, one or several: fp32,bf16. fp32: without TF32; default: torch's settings; amp: autocast;"
+            " as-is: the types of a model of your own.  [default: fp32]",
         ),
         click.option(
             "--mode",

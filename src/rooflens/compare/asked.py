@@ -21,11 +21,12 @@ class AskedNumber(Doubtful):
 
     Attributes:
         name, title, unit: of the quantity; `better`: whether more of it is better, or less.
-        bound: by the bound: the least time, the highest rate, the lowest cost; of an energy neither.
+        bound: by the bound: the least time, the highest rate, the lowest cost; of an energy unknown.
         measured: from the measured time; `interval`: at 95 %.
         predicted: from the expected time; `band`: 10th to 90th percentile.
         over_bound: measured over bound.
-        over_first: over the same answer of the first case that has it, measured ones where both are, else bounds.
+        over_first: over the same answer of the first case that has it, measured ones where both are, else bounds, of
+            energies the expected ones.
     """
 
     case: Case
@@ -66,7 +67,7 @@ def _rows(quantity: Quantity, evidence: list[Evidence]) -> Iterator[AskedNumber]
         if quantity not in _asked(item):
             continue
         bound, observed, expected = (quantity.read(item, time=time) for time in ("bound", "measured", "predicted"))
-        values = (bound.value, observed.value)
+        values = (bound.value if quantity.of_bound else expected.value, observed.value)
         if values == (None, None):
             continue
         first = first or values
@@ -83,5 +84,5 @@ def _rows(quantity: Quantity, evidence: list[Evidence]) -> Iterator[AskedNumber]
             predicted=expected.value if quantity.timed else None,
             band=expected.interval,
             over_bound=ratio(observed.value, bound.value),
-            over_first=ratio(observed.value, first[1]) if both else ratio(bound.value, first[0]),
+            over_first=ratio(observed.value, first[1]) if both else ratio(values[0], first[0]),
         )

@@ -51,7 +51,8 @@ def correlations(
     Args:
         against: what each of `quantities` is correlated with.
         methods: the coefficients; each takes a bootstrap.
-        time: measured or bound; default: measured if there is any measurement.
+        time: measured, predicted or bound; default: measured if there is any measurement, else predicted if every step
+            has an expected time.
         phase: one phase instead of the whole step.
 
     Raises:

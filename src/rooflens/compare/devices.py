@@ -81,9 +81,6 @@ def compare_devices(
         Incomparable: no step was run or estimated on the baseline and on another device.
     """
     steps = [step for step in timed_cases(records, time=time) if step.case.device is not None]
-    if time is None and steps and steps[0].time == "bound":
-        expected = [replace(step, time="predicted") for step in steps]
-        steps = steps if any(step.seconds is None for step in expected) else expected
     names = list(dict.fromkeys(step.case.device or "" for step in steps))
     known = dict(prices or {})
     check_prices(known, names, baseline)

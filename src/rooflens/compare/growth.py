@@ -52,7 +52,8 @@ def exponents(
     Args:
         over: ``flops``, ``bytes`` ..., ``batch``, or the name of an option.
         of: what grows.
-        time: measured or bound; default: measured if there is any measurement.
+        time: measured, predicted or bound; default: measured if there is any measurement, else predicted if every step
+            has an expected time.
 
     Raises:
         InvalidValue: an unknown quantity, or no case with such an option.

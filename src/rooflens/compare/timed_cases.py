@@ -13,7 +13,7 @@ from rooflens.results.quantities import TIME
 
 Compared = Literal["flops", "matmul_flops", "parameters", "bytes", "activations", "latency"]
 COMPARED: tuple[Compared, ...] = get_args(Compared)
-"""Quantities by which models are compared; latency is the measured time or the bound."""
+"""Quantities by which models are compared; latency is the time: measured, expected or the bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class TimedCase:
 
     @property
     def seconds(self) -> float | None:
-        """The measured time, or the bound."""
+        """The time: measured, expected or the bound."""
         return self.value("latency")
 
     @property
@@ -48,8 +48,8 @@ def timed_cases(records: RecordSet, *, time: Time | None = None, phase: Phase | 
     """Return every case of a set whose time is known.
 
     Args:
-        time: the time that counts as latency; default: the measured one if the set holds any, else the bound. The two
-            are never mixed.
+        time: the time that counts as latency; default: the measured one if the set holds any, else the expected one if
+            every step with a bound has one, since a bound is no time of a step, else the bound. They are never mixed.
 
     Raises:
         InvalidValue: there is no such time.
@@ -58,13 +58,20 @@ def timed_cases(records: RecordSet, *, time: Time | None = None, phase: Phase | 
     if time is not None and time not in TIMES:
         raise InvalidValue(f"unknown time {time!r}; known: {', '.join(TIMES)}")
     evidence = join(records)
-    which = time or ("measured" if any(item.measured(phase) is not None for item in evidence) else "bound")
-    cases = [TimedCase(evidence=item, phase=phase, time=which) for item in evidence]
-    known = tuple(case for case in cases if case.seconds is not None)
+    observed = any(item.measured(phase) is not None for item in evidence)
+    known = _known(evidence, phase, time or ("measured" if observed else "bound"))
+    if time is None and not observed and len(expected := _known(evidence, phase, "predicted")) == len(known):
+        known = expected
     if not known:
-        needed = "measurements" if which == "measured" else "measurements, or estimates on a device"
-        raise Incomparable(f"no case has a {which} time{f' of {phase}' if phase else ''}: this takes {needed}")
+        needed = "measurements" if time == "measured" else "measurements, or estimates on a device"
+        of_phase = f" of {phase}" if phase else ""
+        raise Incomparable(f"no case has a {time or 'known'} time{of_phase}: this takes {needed}")
     return known
+
+
+def _known(evidence: Iterable[Evidence], phase: Phase | None, time: Time) -> tuple[TimedCase, ...]:
+    cases = (TimedCase(evidence=item, phase=phase, time=time) for item in evidence)
+    return tuple(case for case in cases if case.seconds is not None)
 
 
 def quantity_of(name: Compared) -> Quantity:

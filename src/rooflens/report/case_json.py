@@ -113,12 +113,12 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
 
 
 def _answers(item: Evidence) -> dict[str, Any] | None:
-    """What people ask of the step: rates, times of tokens, energies."""
+    """What people ask of the step: rates, times of tokens, costs, and of a measured time energies."""
     _, origin = step_time(item.total(), item.measured())
     asked = ANSWERS.get(item.case.mode) or (THROUGHPUT, *SAMPLED[item.case.mode])
     if origin is None:
         return None
-    return {"from": origin, **{quantity.name: quantity.read(item).value for quantity in asked}}
+    return {"from": origin, **{quantity.name: quantity.read(item, time=origin).value for quantity in asked}}
 
 
 def _predicted_answers(item: Evidence) -> dict[str, dict[str, float | None]] | None:

@@ -22,7 +22,7 @@ from rooflens.report.study.breakdown import By, shares
 from rooflens.report.study.cases import device_order
 from rooflens.report.study.causes import memory_by_cause, time_by_cause
 from rooflens.report.study.content import FigureBlock, Report, Section
-from rooflens.report.study.latency import against, heat_map, with_expected
+from rooflens.report.study.latency import against, heat_map
 from rooflens.report.study.rooflines import as_plot, name_in_files
 from rooflens.report.study.throughput import against_batch
 from rooflens.results import RecordSet, join
@@ -58,7 +58,7 @@ def agreement(records: RecordSet) -> Chart | None:
 
 def latency(records: RecordSet) -> Chart | None:
     """Return the time of each step against its FLOP, expected where none was measured; None for fewer than two."""
-    return against(with_expected(timed_cases(records)), "flops", device_order(records))
+    return against(timed_cases(records), "flops", device_order(records))
 
 
 def throughput(records: RecordSet) -> Chart | None:
@@ -86,7 +86,7 @@ def reached(records: RecordSet) -> Chart | None:
 
 def latency_by_parameters(records: RecordSet) -> Chart | None:
     """Return the time of each step against its parameters; None for fewer than two steps with both."""
-    return against(with_expected(timed_cases(records)), "parameters", device_order(records))
+    return against(timed_cases(records), "parameters", device_order(records))
 
 
 def correlation(records: RecordSet) -> Chart | None:

@@ -12,7 +12,7 @@ from rooflens.compare.timed_cases import COMPARED, quantity_of
 from rooflens.compare.uncertainty import FEWEST_ASYMPTOTIC, FEWEST_FITTED, FEWEST_POINTS, LEVEL, METHODS, Method
 from rooflens.report.columns import CASE, case_columns, p_entry
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, at, build
-from rooflens.results import QUANTITIES
+from rooflens.results import QUANTITIES, Time
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS
 from rooflens.units import show
 
@@ -59,10 +59,17 @@ _CORRELATION = (
 )
 
 
+TIME_NAMES: Mapping[Time, str] = {
+    "measured": "the measured time",
+    "predicted": "the expected time",
+    "bound": "the bound",
+}
+
+
 def correlation_table(rows: Sequence[Correlation]) -> Table:
     """Return one row per setting and quantity."""
     against = quantity_of(rows[0].against).title if rows else "latency"
-    time = "the bound" if rows and rows[0].time == "bound" else "measured"
+    time = TIME_NAMES[rows[0].time] if rows else "the time"
     notes = [
         f"over the models of one setting, from {FEWEST_MODELS} on; 95 % bootstrap intervals from {FEWEST_POINTS} on",
         f"latency is {time}; activations: bytes of the results that the operations of forward write",
@@ -155,7 +162,10 @@ _ASKED = (
 def asked_table(rows: Sequence[AskedNumber]) -> Table:
     """Return one row per answer and case, answer by answer."""
     notes = [
-        "over the first: over the same answer of the first case; measured numbers where both are, else bounds",
+        (
+            "over the first: over the same answer of the first case; measured numbers where both are, else bounds, of"
+            " energies the expected ones"
+        ),
         ">= the least, <= the most that the bound allows",
     ]
     return build("Answers", _ASKED, rows, notes=notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import median
 
 from rooflens.compare import Correlation, correlations
@@ -15,6 +15,8 @@ from rooflens.results import RecordSet, Time
 METHOD: Method = "spearman"
 """Of ranks: the quantities span five orders of magnitude, so that Pearson's r is that of the largest model."""
 
+_WORDS: Mapping[Time, str] = {"measured": "time", "predicted": "expected time", "bound": "bound"}
+
 
 class ModelCorrelations:
     """The correlations over the models of a set of records, computed when a figure asks for them."""
@@ -25,8 +27,8 @@ class ModelCorrelations:
 
     def of(self, figure: ReportedFigure, devices: frozenset[str]) -> tuple[OurNumber | None, OurNumber | None]:
         """Ours on the devices of a figure, and what was measured on devices of their kind."""
-        ours = self._median(figure, "measured", devices) or self._median(figure, "bound", devices)
-        return ours, self._median(figure, "measured", self._of_their_kind(devices))
+        each = (self._median(figure, time, devices) for time in ("measured", "predicted", "bound"))
+        return next(filter(None, each), None), self._median(figure, "measured", self._of_their_kind(devices))
 
     def _of_their_kind(self, devices: Iterable[str]) -> frozenset[str]:
         """The devices of the records of the kind of some others: a time on a CPU says little of a GPU."""
@@ -55,6 +57,4 @@ class ModelCorrelations:
         values = [item.coefficients[METHOD].value for item in fitting]
         where = ", ".join(sorted({str(item.setting.device) for item in fitting}))
         over = f", median of {len(values)} settings, {min(values):.2f} to {max(values):.2f}" if len(values) > 1 else ""
-        return OurNumber(
-            value=median(values), of=f"Spearman with the {'time' if time == 'measured' else time} on {where}{over}"
-        )
+        return OurNumber(value=median(values), of=f"Spearman with the {_WORDS[time]} on {where}{over}")

@@ -89,6 +89,7 @@ ENERGY_PER_TOKEN = Quantity(
         }
     ),
     timed=True,
+    of_bound=False,
 )
 ENERGY_PER_SAMPLE = Quantity(
     "energy_per_sample",
@@ -98,6 +99,7 @@ ENERGY_PER_SAMPLE = Quantity(
     better="less",
     number=FactorRatio(dict.fromkeys(_STEPS, (("power", "step"), ("samples",)))),
     timed=True,
+    of_bound=False,
 )
 COST_OF_INPUT = Quantity(
     "cost_per_million_input_tokens",

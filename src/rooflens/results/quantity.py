@@ -40,6 +40,7 @@ class Quantity:
         total: how it is read from the total of some records, where that tells it.
         number: else how it is read from evidence, of a phase or the whole step, by a time.
         timed: it is a time, or something over a time, and as uncertain as that time.
+        of_bound: a bound tells the least or the most of it; else it is of the measured time, or of the expected one.
         grows: it counts FLOP, so that it is a lower bound where those of some operation are unknown.
     """
 
@@ -52,6 +53,7 @@ class Quantity:
     total: Callable[[Total], float | None] = lambda _: None
     number: Read | None = None
     timed: bool = False
+    of_bound: bool = True
     grows: bool = False
 
     def __post_init__(self) -> None:
@@ -67,9 +69,14 @@ class Quantity:
         """Return its number of a phase of a case, or of the whole step.
 
         Args:
-            time: the time that counts; default: the measured one where there is one.
+            time: the time that counts; default: the measured one where there is one, else the bound or, of what a bound
+                does not tell, the expected one.
         """
         total = evidence.total(phase)
+        if not self.of_bound and time == "bound":
+            return Reading(value=None)
+        if not self.of_bound and time is None and evidence.measured(phase) is None:
+            time = "predicted"
         if self.number is None:
             return self.of(total)
         value = self.number(evidence, phase, time)

@@ -136,11 +136,10 @@ class Options:
         nothing=("none",),
         **_TRAINING,
     )
-    fused: bool = option(False, "Use torch's fused optimizer instead of its foreach form.", **_TRAINING)
+    fused: bool = option(False, "Use torch's fused optimizer, not its foreach form.", **_TRAINING)
     optimizer_dtype: str | None = option(
         None,
-        "Type in which the optimizer keeps its state; default: that of the parameters. int8: bitsandbytes' layout,"
-        " estimated and not run.",
+        "Type of the optimizer's state; default: that of the parameters. int8: bitsandbytes' layout, not run.",
         kind=str,
         choices=STATE_DTYPES,
         **_TRAINING,
@@ -152,19 +151,19 @@ class Options:
     )
     checkpoint: bool = option(
         False,
-        "Keep of each block of layers its input alone, and compute the rest again in backward.",
+        "Keep only the inputs of blocks of layers; backward computes the rest again.",
         **_TRAINING,
     )
     accumulation_steps: int = option(
         1,
-        "Micro-batches in a training step, each of the batch; gradients add up, and the optimizer runs once.",
+        "Micro-batches in a training step, each of the batch.",
         least=1,
         **_TRAINING,
     )
-    compile: bool = option(False, "Compile the model with torch.compile; an estimate then fuses element-wise work.")
+    compile: bool = option(False, "Use torch.compile; an estimate then fuses element-wise work.")
     img_size: int | None = option(
         None,
-        "Height and width of square images; default: the model's own.",
+        "Height and width of images; default: the model's own.",
         kind=int,
         least=1,
         several=True,
@@ -172,7 +171,7 @@ class Options:
     seq_len: int | None = option(None, "Tokens per sequence.", kind=int, least=1, several=True)
     prompt_len: int | None = option(
         None,
-        "Tokens of the prompt of a whole answer: prefill reads them.",
+        "Tokens of the prompt of a whole answer.",
         kind=int,
         least=1,
         modes=ANSWERING,
@@ -181,8 +180,7 @@ class Options:
     )
     output_len: int | None = option(
         None,
-        "Tokens of the output of a whole answer: the first comes from prefill, each other one from a step of decode,"
-        " whose cache has grown by one token.",
+        "Tokens of its output: the first comes from prefill, each other one from a step of decode.",
         kind=int,
         least=1,
         modes=ANSWERING,
@@ -191,14 +189,14 @@ class Options:
     )
     kv_cache: str = option(
         "dynamic",
-        "Cache of prefill and decode: dynamic grows with each token, static has a fixed length.",
+        "dynamic grows with each token, static has a fixed length.",
         choices=CACHES,
         modes=GENERATING,
         about=_CACHE,
     )
     kv_cache_len: int | None = option(
         None,
-        "Tokens that a static cache has room for; default: those of the step.",
+        "Room of a static cache; default: the tokens of the step.",
         kind=int,
         least=1,
         modes=GENERATING,
@@ -206,7 +204,7 @@ class Options:
     )
     kv_dtype: str | None = option(
         None,
-        "Type in which the cache keeps keys and values; default: that of the model.",
+        "Type of cached keys and values; default: that of the model.",
         kind=str,
         choices=KV_DTYPES,
         modes=GENERATING,
@@ -214,7 +212,7 @@ class Options:
     )
     kv_group_size: int | None = option(
         None,
-        "Numbers that share a scale in an int8 or int4 cache; default: 64, or the most below that divide a head.",
+        "Numbers that share a scale; default: 64, or the most below that divide a head.",
         kind=int,
         least=1,
         modes=GENERATING,
@@ -222,7 +220,7 @@ class Options:
     )
     weights: str | None = option(
         None,
-        "Format in which weights of products are stored; default: that of the model.",
+        "Format of stored weights; default: that of the model.",
         kind=str,
         choices=WEIGHTS,
         modes=WITHOUT_GRADIENTS,
@@ -240,17 +238,15 @@ class Options:
     )
     price_per_hour: float | None = option(
         None,
-        "Price of the device for an hour, in a currency of yours: costs of tokens, samples and steps follow from it.",
+        "Price of the device in any currency: costs of tokens, samples and steps follow.",
         kind=float,
         concerns="price",
     )
     channels_last: bool = option(False, "Lay images out with channels last.")
     dims: tuple[tuple[str, int], ...] = option(
-        (), "A size that the ONNX file leaves open, by its name in the file. Repeatable.", kind=dict, concerns="graph"
+        (), "A size that the ONNX file leaves open. Repeatable.", kind=dict, concerns="graph"
     )
-    causal: bool = option(
-        False, "Count causal attention as half: the half that its kernel computes.", concerns="counting"
-    )
+    causal: bool = option(False, "Count the half of causal attention that its kernel computes.", concerns="counting")
     fusion: Fusion = option(
         "none",
         "Operations that share a kernel; results that pass between them stay on the chip.",
@@ -266,8 +262,7 @@ class Options:
     )
     gpus: int = option(
         1,
-        "Number of GPUs that train together, each with a whole batch. rooflens also times one GPU alone, and the"
-        " all-reduce of gradients alone.",
+        "GPUs that train together, each with a whole batch; one alone, and the all-reduce alone, are timed too.",
         least=1,
         concerns="running",
     )

@@ -16,7 +16,7 @@ from rooflens.results import QUANTITIES, Evidence, RecordSet, Time, join
 
 CLOCKED = tuple(name for name, quantity in QUANTITIES.items() if quantity.timed)
 """Quantities that come from a time: the measured one, or the bound."""
-EXPECTED = frozenset(CLOCKED) - {"efficiency", "mfu", "hfu"}
+EXPECTED = frozenset((*CLOCKED, *METHODS)) - {"efficiency", "mfu", "hfu"}
 """Quantities that an expected time tells too: all but what holds a measured time against a bound."""
 TIMED = ("memory", *CLOCKED)
 """Quantities that can be measured, and estimated too: all but efficiencies."""
@@ -130,14 +130,13 @@ def of_cases(
 
 
 def correlated(
-    method: Method, of: Iterable[Compared], records: RecordSet, *, measured: bool, phase: Scalar | None
+    method: Method, of: Iterable[Compared], records: RecordSet, *, time: Time, phase: Scalar | None
 ) -> Iterator[ClaimValue]:
-    """Correlations of quantities with the time, over the models of each setting."""
+    """Correlations of quantities with a time, over the models of each setting."""
+    measured = time == "measured"
     step: Phase | None = next((each for each in records.phases if each == phase), None)
     try:
-        every = correlations(
-            records, quantities=tuple(of), methods=[method], time="measured" if measured else "bound", phase=step
-        )
+        every = correlations(records, quantities=tuple(of), methods=[method], time=time, phase=step)
     except Incomparable:  # no such time
         return
     doubtful = {item.case: item.doubts for item in join(records) if measured}

@@ -33,6 +33,7 @@ _WITHIN_REACH: Mapping[Time, str] = {
     "predicted": "the bands of the expected times overlap",
 }
 """Why a comparison of known numbers is open."""
+_FEW_MODELS = "the interval of the correlation is wide: more models would decide it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,9 @@ def _pairs(claim: Claim, time: Time, evidence: _Evidence) -> Iterator[Pair]:
         compared: Iterable[tuple[ClaimValue, ClaimValue]] = product(lefts, rights)
     else:
         compared = matched(lefts, rights, free, evidence.aliases)
-    return (_pair(claim, left, right, _WITHIN_REACH.get(time, "")) for left, right in compared)
+    over_models = time != "measured" and {claim.quantity, claim.left.quantity, claim.right.quantity} & {*METHODS}
+    open_ = _FEW_MODELS if over_models else _WITHIN_REACH.get(time, "")
+    return (_pair(claim, left, right, open_) for left, right in compared)
 
 
 def _pair(claim: Claim, left: ClaimValue, right: ClaimValue, open_: str) -> Pair:
@@ -210,12 +213,12 @@ def _values(claim: Claim, side: Side, time: Time, evidence: _Evidence) -> list[C
     wanted = {**claim.where, **side.conditions}
     quantity, phase = side.quantity or claim.quantity, wanted.get("phase")
     measured, with_time = _is_measured(claim, side, time), _mentions_time(claim)
+    by: Time = "measured" if measured else "predicted" if time == "predicted" and quantity in EXPECTED else "bound"
     method = next((each for each in METHODS if each == quantity), None)
     if method is not None:
         of = [known for known in CORRELATED if agrees(known, wanted.get("of", "*"))]
-        every = correlated(method, of, evidence.records, measured=measured, phase=phase)
+        every = correlated(method, of, evidence.records, time=by, phase=phase)
     else:
-        by: Time = "measured" if measured else "predicted" if time == "predicted" and quantity in EXPECTED else "bound"
         every = of_cases(quantity, join(evidence.records), time=by, phase=phase, with_time=with_time)
     # One estimate stands beside each measurement of its case.
     met = {tuple(value.facts.items()): value for value in every if meets(value.facts, wanted, evidence.aliases)}

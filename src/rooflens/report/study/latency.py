@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from rooflens import units
 from rooflens.compare import Correlation
@@ -14,7 +13,7 @@ from rooflens.records import Case
 from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot
 from rooflens.report.columns import misfits
 from rooflens.report.figures.axes import XY
-from rooflens.report.series import METHOD_WORDS, correlation_table, exponent_table
+from rooflens.report.series import METHOD_WORDS, TIME_NAMES, correlation_table, exponent_table
 from rooflens.report.study.agreement import BAND
 from rooflens.report.study.cases import case_notes, case_series, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
@@ -32,7 +31,7 @@ _SHOWN: tuple[Compared, ...] = ("flops", "parameters")
 def latency(view: StudyView) -> Section | None:
     """Latency against FLOP and parameters, and how it correlates with each quantity."""
     try:
-        known = with_expected(timed_cases(view.records))
+        known = timed_cases(view.records)
     except Incomparable:
         return None
     blocks: list[Block] = [FigureBlock(chart=chart) for x in _SHOWN if (chart := against(known, x, view.device_order))]
@@ -48,12 +47,6 @@ def latency(view: StudyView) -> Section | None:
     return Section(key="latency", title="What predicts the time", blocks=tuple(blocks)) if blocks else None
 
 
-def with_expected(known: tuple[TimedCase, ...]) -> tuple[TimedCase, ...]:
-    """Cases by expected times where all that is known are bounds and each has one: a bound is no time of a step."""
-    expected = tuple(replace(case, time="predicted") for case in known if case.time == "bound")
-    return expected if expected and all(case.seconds is not None for case in expected) else known
-
-
 def against(known: Sequence[TimedCase], x: Compared, order: Sequence[str] = ()) -> Plot | None:
     """Latency against a quantity: one mark per case, one colour and shape per device."""
     title, unit = quantity_of(x).title, quantity_of(x).unit
@@ -61,7 +54,7 @@ def against(known: Sequence[TimedCase], x: Compared, order: Sequence[str] = ()) 
     placed = [(case, a, b) for case, a, b in points if a and b]
     if len(placed) < 2:
         return None
-    time = {"measured": "measured time", "bound": "bound", "predicted": "expected time"}[known[0].time]
+    time = TIME_NAMES[known[0].time].removeprefix("the ")
     dots = [
         (c.case, Dot(a, b, (f"{title}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}"), _band(c, a)))
         for c, a, b in placed
@@ -97,6 +90,7 @@ def heat_map(every: Sequence[Correlation]) -> HeatMap:
     named = naming(list(settings))
     shown = list(settings.items())[:MOST_ROWS]
     notes = ["Spearman's rank correlation over the models of a setting: 1 where more always takes longer"]
+    notes += [f"latency is {TIME_NAMES[every[0].time]}"] if every else []
     if len(settings) > MOST_ROWS:
         notes.append(f"the first {MOST_ROWS} of {len(settings)} settings; the table has all")
     return HeatMap(
