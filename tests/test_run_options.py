@@ -97,6 +97,20 @@ def test_a_case_gives_its_run_back() -> None:
     assert Run.of(Case(model="net.onnx", dtype="as-is")).dtype == "as-is"
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((("tiles", 3),), "no option 'tiles'"),
+        ((("dims", "height"),), "dims is 'height'"),
+        ((("dims", 7),), "dims is 7"),
+        ((("img_size", "large"),), "img_size is 'large'"),
+    ],
+)
+def test_options_of_a_case_that_nobody_knows_are_an_error(options: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        Run.of(Case(model="net.onnx", options=options))
+
+
 def test_an_estimate_of_a_compiled_step_fuses_and_knows_nothing_of_running() -> None:
     options = Options(compile=True, flush=True, gpus=2, seq_len=3)
     assert options.of_source("estimate") == Options(compile=True, fusion="pointwise", seq_len=3)

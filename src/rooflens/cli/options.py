@@ -20,7 +20,8 @@ from rooflens.cli.command_group import is_quiet, say
 from rooflens.cli.completion import ModelName
 from rooflens.cli.parameter_types import DtypeList, IntList, NamedSize, OneOf, OutputPath, WordList
 from rooflens.progress import WAITING
-from rooflens.runs.options import OPTIONS, Option
+from rooflens.runs.option import Option
+from rooflens.runs.options import OPTIONS
 
 if TYPE_CHECKING:
     from rooflens.report.figures.saving import Savable

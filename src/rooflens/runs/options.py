@@ -7,30 +7,16 @@ signatures in Python are held against the table by a test.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from rooflens.errors import InvalidValue
+from rooflens.runs.option import Option, option
 
 if TYPE_CHECKING:
     from rooflens.records import Scalar
 
-Concern = Literal["step", "weights", "answer", "graph", "counting", "running", "price"]
-"""What an option is about: what the step computes; how its weights are stored, which rooflens estimates and does not
-run; how long a whole answer is; which sizes an ONNX file takes; how an estimate counts the step; how a
-measurement runs it; what its device costs."""
-SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
-    "step": ("estimate", "measure", "counters"),
-    "weights": ("estimate",),
-    "answer": ("estimate", "measure", "counters"),
-    "graph": ("estimate",),
-    "counting": ("estimate",),
-    "running": ("measure",),
-    "price": ("estimate", "measure"),
-}
-"""Sources that an option means something to."""
 Fusion = Literal["none", "pointwise", "attention"]
 FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
 TRAINING = ("train",)
@@ -49,76 +35,6 @@ CACHES = ("dynamic", "static")
 KV_DTYPES = ("fp8", "int8", "int4")
 STATE_DTYPES = ("fp32", "bf16", "int8")
 OPTIMIZERS = ("none", "sgd", "adam", "adamw")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """A line of the table.
-
-    Attributes:
-        kind: the type of its value; `dict` is sizes by name.
-        default: the value if none is given; None leaves it to the model.
-        help: the text of ``--help`` and of the docs.
-        choices: its known values, if only these are allowed.
-        least: its smallest value.
-        modes: those in which it means something; none are all.
-        recorded: records name it in their case; what changes no number of theirs is not named.
-        several: several values of it may be asked for, as of batches; each is a case of its own.
-        about: what it is about and other modes have not, where to give it there is an error.
-        nothing: values that ask for nothing, and are none.
-    """
-
-    name: str = ""
-    kind: type
-    default: Any
-    help: str
-    concerns: Concern
-    choices: tuple[str, ...] = ()
-    least: int | None = None
-    modes: tuple[str, ...] = ()
-    recorded: bool = True
-    several: bool = False
-    about: str = ""
-    nothing: tuple[str, ...] = ()
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The sources that it means something to."""
-        return SOURCES_OF[self.concerns]
-
-    def means_something(self, source: str, mode: str) -> bool:
-        """True if it changes anything for a source in a mode."""
-        return source in self.sources and self.runs_in(mode)
-
-    def runs_in(self, mode: str) -> bool:
-        """True if it means something in a mode."""
-        return not self.modes or mode in self.modes
-
-    def check(self, value: Any) -> None:
-        """Raise InvalidValue for a value that it cannot have."""
-        if value == self.default and type(value) is type(self.default):
-            return
-        if self.choices:
-            if value not in self.choices:
-                raise InvalidValue(f"unknown {self.name} {value!r}; known: {', '.join(self.choices)}")
-        elif self.kind is bool:
-            if not isinstance(value, bool):
-                raise InvalidValue(f"{self.name} is {value!r}; it has to be True or False")
-        elif self.kind is float:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 < value < math.inf:
-                raise InvalidValue(f"{self.name} is {value!r}; it has to be a number above 0")
-        elif self.kind is int and (
-            not isinstance(value, int) or isinstance(value, bool) or (self.least is not None and value < self.least)
-        ):
-            least = "" if self.least is None else f" of at least {self.least}"
-            raise InvalidValue(f"{self.name} is {value!r}; it has to be a whole number{least}")
-
-
-def option(default: Any, help: str, *, kind: type | None = None, concerns: Concern = "step", **more: Any) -> Any:
-    """A field of :class:`Options`."""
-    line = Option(kind=kind or type(default), default=default, help=help, concerns=concerns, **more)
-    return field(default=default, metadata={"option": line})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,11 +233,13 @@ class Options:
 
     @classmethod
     def from_case(cls, options: Iterable[tuple[str, Scalar]]) -> Options:
-        """The options that a case names."""
+        """The options that a case names, which somebody else may have written."""
         given: dict[str, Any] = dict(options)
+        unknown = next((name for name in given if name not in OPTIONS), None)
+        if unknown is not None:
+            raise InvalidValue(f"there is no option {unknown!r}; known: {', '.join(OPTIONS)}")
         if "dims" in given:
-            sizes = (size.rpartition("=") for size in str(given["dims"]).split(", "))
-            given["dims"] = tuple((name, int(size)) for name, _, size in sizes)
+            given["dims"] = _sizes_in(given["dims"])
         return cls(**given)
 
     def in_case(self, mode: str) -> tuple[tuple[str, Scalar], ...]:
@@ -375,6 +293,14 @@ class Options:
         if source == "estimate" and self.compile and self.fusion == "none":
             kept["fusion"] = "pointwise"
         return Options(**kept)
+
+
+def _sizes_in(written: Scalar) -> tuple[tuple[str, int], ...]:
+    """The sizes that a case writes as ``height=8, width=4``."""
+    sizes = [size.rpartition("=") for size in str(written).split(", ")]
+    if not all(name and size.isdecimal() for name, _, size in sizes):
+        raise InvalidValue(f"dims is {written!r}; it has to be sizes by name, like 'height=8, width=4'")
+    return tuple((name, int(size)) for name, _, size in sizes)
 
 
 OPTIONS: Mapping[str, Option] = {f.name: replace(f.metadata["option"], name=f.name) for f in fields(Options)}

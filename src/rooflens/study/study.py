@@ -11,8 +11,8 @@ from math import prod
 from typing import Literal
 
 from rooflens.records import Case, Scalar, file_name
+from rooflens.runs.option import Option
 from rooflens.runs.options import OPTIONS as TABLE
-from rooflens.runs.options import Option
 from rooflens.runs.run import recorded_name
 
 SourceName = Literal["estimate", "measure", "counters", "replay"]

@@ -1,8 +1,7 @@
 """Equal layers run once: the first two of a kind run, and the others take over what these did.
 
-With `summing`, operations that are taken over are not listed again: those of the layer before the last of its kind are
-counted as often as there are layers like it. Three run first, so that whoever adds up can see that the second and the
-third need the same, and so does the last one, behind which other code begins.
+Where only sums are asked for, operations that are taken over are not even listed: see `StandIns`. Then three run first,
+so that whoever adds up can see that the second and the third need the same, and so does the last one.
 
 What a module does follows from the module and its arguments. So of equal modules that are called with arguments of the
 same sizes, all others do what the first two did: the same operations with the same shapes, on their own parameters and
@@ -12,7 +11,6 @@ another mask or on other sizes is seen. What cannot be told is run.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -21,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rooflens.costs.workspaces import CALLS
 from rooflens.records import Access, Cached, Mask, Operation
 from rooflens.trace.called_modules import CalledModules
 from rooflens.trace.equal_modules import equal_modules, own_tensors, places
@@ -33,28 +30,24 @@ from rooflens.trace.seen_calls import (
     CallArguments,
     HandedBack,
     NewTensor,
+    NotRepeated,
     SeenCall,
     SeenOperation,
     Unlike,
-    leaves,
     output_of,
     rebuilt,
     roles_in,
     shared,
     touched_by,
 )
-
-
-class NotRepeated(Exception):
-    """What a layer took over from another one cannot be all that it does: the step has to be run without that."""
+from rooflens.trace.stand_ins import StandIns
 
 
 class RepeatedLayers:
     """Runs equal layers of a model once in a trace.
 
     Attributes:
-        neighbours: paths of two layers that did the same, and the operations of the second stand for those of others.
-        stood_for: these others, as :class:`rooflens.records.Trace` has them.
+        stand_ins: of which layers the operations stand for those of others; None where each layer's are listed.
     """
 
     def __init__(
@@ -66,13 +59,7 @@ class RepeatedLayers:
         masks: Sequence[Mask],
         summing: bool,
     ) -> None:
-        self.neighbours: tuple[tuple[str, str], ...] = ()
-        self.stood_for: tuple[tuple[int, str, str], ...] = ()
-        self._summing = summing
-        self._last: set[nn.Module] = set()
-        self._open: dict[int, bool] = {}
-        self._stands_for: Counter[int] = Counter()
-        self._through: dict[int, int] = {}
+        self.stand_ins = StandIns(lifetimes, recorder) if summing else None
         self._paths, self._called = paths, called
         self._lifetimes, self._recorder, self._masks = lifetimes, recorder, masks
         self._first: dict[Hashable, tuple[SeenCall, ...]] = {}
@@ -88,7 +75,8 @@ class RepeatedLayers:
     def take_over(self, root: nn.Module) -> None:
         """Let equal layers of a module take over, until whoever traces it puts its attributes back."""
         equal = equal_modules(root)
-        self._last = set({kind: module for module, kind in equal.items()}.values()) if self._summing else set()
+        if self.stand_ins is not None:
+            self.stand_ins.ends = set({kind: module for module, kind in equal.items()}.values())
         for module, kind in equal.items():
             vars(module)["forward"] = self._instead(module, kind, module.forward)
 
@@ -108,10 +96,8 @@ class RepeatedLayers:
             key = (kind, history, self._recorder.is_watching(), told, torch.is_autocast_enabled("cpu"))
             self._before[module] = (*history, self._kinds.setdefault(key, len(self._kinds)))
             template = self._known.get(key)
-            if template is not None:
-                self._open[id(template)] = module not in self._last
-                if module not in self._last:
-                    return self._take_over(template, module, given)
+            if template is not None and (self.stand_ins is None or self.stand_ins.may_stand(template, module)):
+                return self._take_over(template, module, given)
             if module in self._taken:
                 raise NotRepeated
             return self._run(module, key, given, lambda: forward(*args, **kwargs))
@@ -133,7 +119,7 @@ class RepeatedLayers:
                 raise Unlike
             seen = watch.seen(module, given, output)
             before = self._first.get(key, ())
-            if len(before) == (2 if self._summing else 1):
+            if len(before) == (1 if self.stand_ins is None else 2):
                 self._known[key] = shared(before[-1], seen, self._lifetimes)
             elif before:
                 shared(before[-1], seen, self._lifetimes)
@@ -177,9 +163,8 @@ class RepeatedLayers:
         path = self._paths.current
         self._recorder.count_again(template.views, template.module_calls, path)
         self._called.again(template.path, path)
-        if self._summing:
-            self.stood_for = (*self.stood_for, (len(self._recorder.operations), template.path, path))
-            self._pass_through(template, given, first)
+        if self.stand_ins is not None:
+            self.stand_ins.stand(template, path, given, first)
             return
         own = list(own_tensors(module))
 
@@ -191,45 +176,6 @@ class RepeatedLayers:
 
         for done in template.operations:
             self._recorder.add(_again(done, path, block), held + done.held)
-
-    def _pass_through(self, template: SeenCall, given: CallArguments, first: int) -> None:
-        """Let what follows read what the layer was given, instead of what it would have made of that."""
-        self._stands_for[id(template)] += 1
-        for leaf in leaves(template.output):
-            if isinstance(leaf, NewTensor) and leaf.made is not None:
-                same = next((t for t in given.leaves if isinstance(t, Tensor) and leaf.is_like(t)), None)
-                if same is None:
-                    raise NotRepeated
-                self._through[first + leaf.made] = self._lifetimes.number(same)
-
-    def _sum(self) -> None:
-        """Let operations stand for those of other layers.
-
-        Raises:
-            NotRepeated: what the libraries need beside a step's tensors, or the end of a stack, would not be seen.
-        """
-        operations, times, neighbours = self._recorder.operations, self._recorder.times, []
-        for known in self._known.values():
-            if known is None or not (more := self._stands_for[id(known)]):
-                continue
-            mine = range(known.begin, known.begin + len(known.operations))
-            if self._open[id(known)] or any(operations[n].call.name in CALLS for n in mine):
-                raise NotRepeated
-            before = next(one[-2] for one in self._first.values() if one[-1].begin == known.begin)
-            neighbours.append((before.path, known.path))
-            for n in mine:
-                times[n] += more
-        for n, operation in enumerate(operations):
-            reads, writes = (tuple(map(self._passed, part)) for part in (operation.reads, operation.writes))
-            if (reads, writes) != (operation.reads, operation.writes):
-                operations[n] = replace(operation, reads=reads, writes=writes)
-        self.neighbours = tuple(neighbours)
-
-    def _passed(self, access: Access) -> Access:
-        block = access.block
-        while block in self._through:
-            block = self._through[block]
-        return access if block == access.block else replace(access, block=block)
 
     def _like(self, other: int) -> int:
         """The number of a block that is there when the step begins, like another one."""
@@ -246,8 +192,9 @@ class RepeatedLayers:
         """
         if not self._used:
             return tuple(cache)
-        if self._summing:
-            self._sum()
+        if self.stand_ins is not None:
+            befores = {seen[-1].begin: seen[-2] for seen in self._first.values() if len(seen) > 1}
+            self.stand_ins.settle([one for one in self._known.values() if one is not None], befores)
         blocks, operations = self._lifetimes.blocks, self._recorder.operations
         for template in self._used.values():
             mine = range(template.begin, template.begin + len(template.operations))

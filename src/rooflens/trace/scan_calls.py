@@ -166,14 +166,9 @@ class Scans:
         for module in list(sys.modules.values()):
             names = getattr(module, "__dict__", {})
             for name in names.keys() & _NAMES:
-                original = names[name]
-                package = _package(original) if callable(original) else ""
-                if package == "transformers" and name in FUNCTIONS:
-                    yield module, name, self._replacement(FUNCTIONS[name], original)
-                elif package in PACKAGES and name in KERNELS:
-                    yield module, name, self._replacement(KERNELS[name], original, kernel=True)
-                elif package in PACKAGES and name in LAYERS:
-                    yield module, name, self._layer(name, original)
+                replacement = self._of_function(name, names[name])
+                if replacement is not None:
+                    yield module, name, replacement
         for (module_name, class_name, name), function in METHODS.items():
             owner = getattr(sys.modules.get(module_name), class_name, None)
             original = None if owner is None else vars(owner).get(name)
@@ -182,6 +177,17 @@ class Scans:
         layer = getattr(sys.modules.get(lightning.MODULE), lightning.LAYER, None)
         if layer is not None:
             yield layer, "forward", self._lightning(layer.forward)
+
+    def _of_function(self, name: str, original: object) -> Callable[..., Any] | None:
+        """What answers a function that a module holds under a name of the tables; None where it is another one."""
+        if not callable(original):
+            return None
+        package = _package(original)
+        if package == "transformers" and name in FUNCTIONS:
+            return self._replacement(FUNCTIONS[name], original)
+        if package in PACKAGES and name in KERNELS:
+            return self._replacement(KERNELS[name], original, kernel=True)
+        return self._layer(name, original) if package in PACKAGES and name in LAYERS else None
 
     def _replacement(
         self, function: ScanFunction, original: Callable[..., Any], kernel: bool = False

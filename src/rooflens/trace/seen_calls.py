@@ -27,6 +27,10 @@ class Unlike(Exception):
     """What equal modules did is not the same, or more than can be told: each has to run."""
 
 
+class NotRepeated(Exception):
+    """What a layer took over from another one cannot be all that it does: the step has to be run without that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Touched:
     """Memory that an operation reads or writes, as an :class:`Access`."""

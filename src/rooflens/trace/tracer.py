@@ -41,10 +41,11 @@ from rooflens.trace.refusals import (
     refuse_lazy,
     refuse_what_does_not_fit,
 )
-from rooflens.trace.repeated_layers import NotRepeated, RepeatedLayers
+from rooflens.trace.repeated_layers import RepeatedLayers
 from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_mkldnn
 from rooflens.trace.replaced_operators import replaced
 from rooflens.trace.scan_calls import Scans
+from rooflens.trace.seen_calls import NotRepeated
 from rooflens.trace.threads import bystanders, own_thread
 from rooflens.trace.training import Training
 from rooflens.trace.varlen_calls import nested_layers
@@ -192,7 +193,8 @@ class _Run:
                 kwargs = kwargs | {step.cache: self._begun_cache()}
             with self.recorder, self.called.followed(), self.paths.followed(), self.recorder.following_functions():
                 output, cache = self._ran(training, args, kwargs, targets)
-        begun = self.layers.finish(self.cache)
+        begun, stand_ins = self.layers.finish(self.cache), self.layers.stand_ins
+        neighbours, stood_for = ((), ()) if stand_ins is None else (stand_ins.neighbours, stand_ins.stood_for)
         lasting = self.lifetimes.lasting
         held = self._held_by(cache)
         memory = with_cache(self.lifetimes.peak(), held)
@@ -203,10 +205,10 @@ class _Run:
             cache=begun,
             masks=tuple(self.masks),
             operations=tuple(self.recorder.operations),
-            times=tuple(self.recorder.times) if step.accumulation_steps > 1 or self.layers.neighbours else (),
-            neighbours=self.layers.neighbours,
-            stood_for=self.layers.stood_for,
-            blocks=tuple(self.lifetimes.blocks) if self.layers.neighbours else (),
+            times=tuple(self.recorder.times) if step.accumulation_steps > 1 or neighbours else (),
+            neighbours=neighbours,
+            stood_for=stood_for,
+            blocks=tuple(self.lifetimes.blocks) if neighbours else (),
             host_calls=self.recorder.host_calls,
             modules=tuple(self.called.all(self.module, self.recorder.forward_calls, self.recorder.packed)),
             memory=memory,
