@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,16 +19,19 @@ class Example:
     """Inputs of a model, and targets of its loss.
 
     Attributes:
-        prompt: inputs of the runs that fill the cache, one after the other.
-        cache: the name under which the model takes and gives its cache.
+        args: positional inputs.
+        kwargs: named inputs.
+        targets: what the loss compares the output with, or None.
+        prompt: named inputs of the runs before the step that fill the cache with which it goes on (decode).
+        cache: the name under which a language model takes and gives its cache (prefill, decode and generate), or None.
         empty_cache: makes the cache to begin with; None leaves that to the model.
-        seen: tokens of each sequence that the cache has seen after the step.
-        following: inputs of the steps after this one, which go on with its cache: those of a whole answer.
-        known: values of integers decide shapes, as those of grids do; the integers among the inputs have theirs.
+        seen: tokens of each sequence that the cache has seen after the step (prefill, decode and generate).
+        following: named inputs of the steps after prefill, one for each further token of an answer (generate).
+        known: the values of its integers are known where nothing else has any; they decide shapes, as grids do.
     """
 
     args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] | None = None
+    kwargs: dict[str, Any] = field(default_factory=dict)
     targets: Any = None
     prompt: tuple[dict[str, Any], ...] = ()
     cache: str | None = None

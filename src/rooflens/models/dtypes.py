@@ -11,4 +11,9 @@ _NAMES = {dtype: name for name, dtype in FLOATING_TYPES.items()}
 
 def name_of(dtype: torch.dtype) -> str:
     """The name of an element type: fp32, bf16 ... for the common floating types, torch's own name for the others."""
-    return _NAMES.get(dtype) or str(dtype).removeprefix("torch.")
+    return _NAMES.get(dtype) or torch_name(dtype)
+
+
+def torch_name(dtype: torch.dtype) -> str:
+    """The name of an element type in torch: float32, bfloat16, int64 ..."""
+    return str(dtype).removeprefix("torch.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -32,26 +32,28 @@ def without_memory(module: nn.Module, mode: KnownValues) -> nn.Module:
     return module
 
 
+def _converted(tensor: Tensor, fn: Convert) -> Tensor:
+    with torch.no_grad():
+        made = fn(tensor)
+    return tensor if made is tensor else made.requires_grad_(tensor.requires_grad)
+
+
 @contextmanager
 def usual_methods() -> Iterator[None]:
     """Let code convert modules of fake tensors (`Module.to`) and copy fake tensors (`deepcopy`) as any others.
 
     torch exchanges what tensors hold, or their storage, which fake ones do not allow.
     """
-    theirs: Any = nn.Module._apply
+    theirs: Callable[[nn.Module, Convert, bool], nn.Module] = nn.Module._apply
 
     def converted(module: nn.Module, fn: Convert, recurse: bool = True) -> nn.Module:
         held: list[dict[str, Any]] = [module._parameters, module._buffers]
         if not any(isinstance(tensor, FakeTensor) for tensors in held for tensor in tensors.values()):
-            return cast(nn.Module, theirs(module, fn, recurse))
+            return theirs(module, fn, recurse)
         for child in module.children() if recurse else ():
             child._apply(fn)
         for tensors in held:
-            for name, tensor in tensors.items():
-                if tensor is not None:
-                    with torch.no_grad():
-                        made = fn(tensor)
-                    tensors[name] = tensor if made is tensor else made.requires_grad_(tensor.requires_grad)
+            tensors.update({name: _converted(tensor, fn) for name, tensor in tensors.items() if tensor is not None})
         return module
 
     def copied(tensor: FakeTensor, memo: dict[int, Any]) -> Tensor:

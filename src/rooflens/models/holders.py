@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import _lru_cache_wrapper, partial
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
@@ -54,23 +54,23 @@ class Holders:
             if value is None or id(value) in reached:
                 continue
             reached[id(value)] = value
-            if not models and isinstance(value, nn.Module):
-                continue
-            if isinstance(value, nn.Module) and not isinstance(value, torch.jit.ScriptModule):
-                self.modules.append(value)
-            if type(value) in _BARE:
-                continue
-            if type(value) in _PLAIN and not value:  # hooks and buffers that most modules do not have
-                self._saved.append((value, []))
-                continue
-            for container in _containers(value):
-                if not models and not isinstance(container, _Slots) and len(container) > _LARGE:
-                    continue
+            if type(value) not in _BARE and (models or not isinstance(value, nn.Module)):
+                waiting += self._entered(value, models)
+        self.values = list(reached.values())
+
+    def _entered(self, value: Any, models: bool) -> Iterator[Any]:
+        """Save what `value` holds, and give it."""
+        if isinstance(value, nn.Module) and not isinstance(value, torch.jit.ScriptModule):
+            self.modules.append(value)
+        if type(value) in _PLAIN and not value:  # hooks and buffers that most modules do not have
+            self._saved.append((value, []))
+            return
+        for container in _containers(value):
+            if models or isinstance(container, _Slots) or len(container) <= _LARGE:
                 items = _items(container)
                 self._saved.append((container, items))
-                waiting += [item for _, item in items]
-            waiting += _fixed(value)
-        self.values = list(reached.values())
+                yield from (item for _, item in items)
+        yield from _fixed(value)
 
     def exchange(self, copied: Callable[[Tensor], Tensor]) -> None:
         """Put the copy of every tensor in its place."""
@@ -178,15 +178,20 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
     if isinstance(container, _Slots):
         return container.items()
     if isinstance(container, dict):
-        return list((OrderedDict if isinstance(container, OrderedDict) else dict).items(container))
+        return list(_kind(container).items(container))
     return list(enumerate(container))
+
+
+def _kind(container: dict[Any, Any]) -> type[dict[Any, Any]]:
+    """The class whose methods change nothing but the items: those of a subclass may do anything."""
+    return OrderedDict if isinstance(container, OrderedDict) else dict
 
 
 def _put(container: Any, key: Any, value: Any) -> None:
     if isinstance(container, _Slots):
         container.slots[key].__set__(container.owner, value)
     elif isinstance(container, dict):
-        dict.__setitem__(container, key, value)
+        _kind(container).__setitem__(container, key, value)
     elif not isinstance(container, set):
         container[key] = value
 
@@ -205,9 +210,9 @@ def _refill(container: Any, items: list[tuple[Any, Any]]) -> None:
         for name, value in items:
             _put(container, name, value)
     elif isinstance(container, dict):
-        (OrderedDict if isinstance(container, OrderedDict) else dict).clear(container)
+        _kind(container).clear(container)
         for key, value in items:
-            (OrderedDict if isinstance(container, OrderedDict) else dict).__setitem__(container, key, value)
+            _put(container, key, value)
     else:
         container.clear()
         values = [value for _, value in items]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 import torch
@@ -129,18 +129,10 @@ def make_step(
     check_words(dtype, mode, optimizer)
     _refuse_spread(name, module, example)
     return Step(
+        **{part.name: getattr(example, part.name) for part in fields(example)},
         name=name,
         module=module,
         dtype=dtype,
-        args=example.args,
-        kwargs=example.kwargs or {},
-        targets=example.targets,
-        prompt=example.prompt,
-        cache=example.cache,
-        empty_cache=example.empty_cache,
-        seen=example.seen,
-        following=example.following,
-        known=example.known,
         mode=mode,
         loss=loss,
         optimizer=optimizer,
@@ -156,7 +148,7 @@ def _refuse_spread(name: str, module: torch.nn.Module, example: Example) -> None
     """Raise InvalidValue where a dict that is one argument would be spread to named inputs that do not exist."""
     names = argument_names(module)
     hooked = module._forward_pre_hooks or type(module).__call__ is not torch.nn.Module.__call__
-    unknown = [key for key in example.kwargs or {} if key not in names]
+    unknown = [key for key in example.kwargs if key not in names]
     if unknown and names and not example.args and not hooked:
         raise InvalidValue(
             f"the inputs of {name} are a dict, so they are given by name, but it takes {', '.join(names)} and not"

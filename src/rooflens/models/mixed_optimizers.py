@@ -15,7 +15,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from rooflens.errors import InvalidValue
-from rooflens.models.dtypes import FLOATING_TYPES
+from rooflens.models.dtypes import FLOATING_TYPES, torch_name
 
 STATES = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
 """What an optimizer keeps of each parameter, beside the number of its steps."""
@@ -127,7 +127,7 @@ def needs_mixing(parameters: Sequence[Tensor], state: str | None, master: bool) 
         InvalidValue: there is no 16-bit parameter to copy.
     """
     if master and not any(parameter.dtype in HALVES for parameter in parameters):
-        types = ", ".join(sorted({str(parameter.dtype).removeprefix("torch.") for parameter in parameters}))
+        types = ", ".join(sorted({torch_name(parameter.dtype) for parameter in parameters}))
         raise InvalidValue(
             f"master_weights=True keeps copies of 16-bit parameters in fp32, and these are {types}; give dtype bf16 or"
             " fp16, or leave it out (under autocast, amp-bf16, parameters are in fp32 anyway)"

@@ -8,6 +8,7 @@ import torch
 from torch import overrides
 from torch.utils._device import DeviceContext
 
+from rooflens.models.dtypes import torch_name
 from rooflens.models.precisions import tf32_allowed
 
 DECIDED = {
@@ -29,13 +30,13 @@ def settings() -> Mapping[str, str]:
     """Return what this thread and this process have set, in words."""
     products, cudnn = tf32_allowed()
     cast = [
-        f"{torch.get_autocast_dtype(place)} on {place}".removeprefix("torch.")
+        f"{torch_name(torch.get_autocast_dtype(place))} on {place}"
         for place in ("cpu", "cuda")
         if torch.is_autocast_enabled(place)
     ]
     functions = [mode for mode in overrides._get_current_function_mode_stack() if not isinstance(mode, DeviceContext)]
     values = (
-        str(torch.get_default_dtype()).removeprefix("torch."),
+        torch_name(torch.get_default_dtype()),
         str(torch.get_default_device()),
         " and ".join(cast) or "off",
         _switch(products),

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from types import MethodType
 from typing import Any, TypeGuard
 
@@ -16,6 +16,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue
+from rooflens.models.blueprint import Example
 from rooflens.models.mixed_optimizers import MixedOptimizer, needs_mixing
 from rooflens.records import AS_IS
 from rooflens.runs.options import OPTIONS
@@ -28,23 +29,14 @@ ONE_DICT = "if the dict is one argument, give ({...},)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One run of a model.
+class Step(Example):
+    """One run of a model, with its inputs.
 
     Attributes:
         name: the model as the user named it.
         dtype: its name, as cases have it.
         module: the model; its tensors may be on the meta device if the step is only traced.
-        args: positional inputs.
-        kwargs: named inputs.
-        targets: what the loss compares the output with, or None.
         mode: inference, train, prefill or decode; generate is run, and traced a step at a time.
-        prompt: named inputs of the runs before the step that fill the cache with which the step goes on (decode).
-        cache: the name under which a language model takes and gives its cache (prefill, decode and generate), or None.
-        empty_cache: makes the cache to begin with; None leaves that to the model.
-        seen: tokens of each sequence that the cache has seen after the step (prefill, decode and generate).
-        following: named inputs of the steps after prefill, one for each further token of an answer (generate).
-        known: the values of its integers are known where nothing else has any; they decide shapes.
         loss: used in train mode.
         optimizer: used in train mode.
         fused: the optimizer updates all parameters in one kernel, instead of an operation at a time.
@@ -62,15 +54,6 @@ class Step:
     name: str
     module: torch.nn.Module
     dtype: str = AS_IS
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    targets: Any = None
-    prompt: tuple[dict[str, Any], ...] = ()
-    cache: str | None = None
-    empty_cache: Callable[[], Any] | None = None
-    seen: int | None = None
-    following: tuple[dict[str, Any], ...] = ()
-    known: bool = False
     mode: str = "inference"
     loss: Loss
     optimizer: str = "sgd"

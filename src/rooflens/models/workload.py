@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from rooflens.errors import InvalidValue
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.construction import build
+from rooflens.models.dtypes import torch_name
 from rooflens.models.forms import example_of
 from rooflens.models.load import check_not_generating, find, make_example, make_step
 from rooflens.models.step import Step, sum_of_outputs
@@ -155,7 +156,7 @@ def _other_types(step: Step) -> list[str]:
     given = [leaf for leaf in tree_leaves((step.args, step.kwargs)) if isinstance(leaf, torch.Tensor)]
     tensors = (*step.module.parameters(), *step.module.buffers(), *given)
     found = {tensor.dtype for tensor in tensors} & {torch.float64, torch.float16, torch.bfloat16}
-    return sorted(str(dtype).removeprefix("torch.") for dtype in found)
+    return sorted(map(torch_name, found))
 
 
 def workload(asked: Request) -> Workload:

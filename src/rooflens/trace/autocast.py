@@ -25,6 +25,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.amp import autocast_mode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from rooflens.models.dtypes import torch_name
+
 LOWER = (torch.float16, torch.bfloat16)
 _Given = dict[str, Any]
 """The arguments of a call by the names in the operator's schema."""
@@ -96,7 +98,7 @@ def cuda_casts() -> Iterator[set[torch.dtype]]:
 
 def other_casts(name: str, types: Iterable[torch.dtype], own: torch.dtype | None) -> tuple[str, ...]:
     """Return a note where a step casts to other types than its case says."""
-    others = sorted(str(dtype).removeprefix("torch.") for dtype in set(types) - {own})
+    others = sorted(map(torch_name, set(types) - {own}))
     note = (
         f"{name} turns autocast to {' and '.join(others)} on for parts of itself, which ran so whatever the case says"
     )

@@ -193,8 +193,8 @@ class RepeatedLayers:
         if not self._used:
             return tuple(cache)
         if self.stand_ins is not None:
-            befores = {seen[-1].begin: seen[-2] for seen in self._first.values() if len(seen) > 1}
-            self.stand_ins.settle([one for one in self._known.values() if one is not None], befores)
+            earlier = {seen[-1].begin: seen[-2] for seen in self._first.values() if len(seen) > 1}
+            self.stand_ins.settle([one for one in self._known.values() if one is not None], earlier)
         blocks, operations = self._lifetimes.blocks, self._recorder.operations
         for template in self._used.values():
             mine = range(template.begin, template.begin + len(template.operations))

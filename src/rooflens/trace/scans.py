@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_unflatten
 
 from rooflens.costs import SCANS
+from rooflens.models.dtypes import torch_name
 from rooflens.trace.code_work import CodeWork, Growth, Result
 from rooflens.trace.fused import define, empty_gradients, once, scattered
 
@@ -80,7 +81,7 @@ class Scan:
             [len(r.shape) for r in made],
             [size for r in made for size in r.shape],
             [stride for r in made for stride in r.strides],
-            [str(r.dtype).removeprefix("torch.") for r in made],
+            [torch_name(r.dtype) for r in made],
         )
         operation = getattr(torch.ops.rooflens, self.operation)
         # What the code has beside its results while it runs.

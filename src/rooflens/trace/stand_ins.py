@@ -59,12 +59,12 @@ class StandIns:
                     raise NotRepeated
                 self._through[first + leaf.made] = self._lifetimes.number(same)
 
-    def settle(self, templates: Collection[SeenCall], befores: Mapping[int, SeenCall]) -> None:
+    def settle(self, templates: Collection[SeenCall], earlier: Mapping[int, SeenCall]) -> None:
         """Count operations as often as they stand for some, when the step has ended.
 
         Args:
             templates: the calls of which some stand for others.
-            befores: the call before each of them, by the place of its first operation.
+            earlier: the call before each of them, by the place of its first operation.
 
         Raises:
             NotRepeated: what the libraries need beside a step's tensors, or the end of a stack, would not be seen.
@@ -77,7 +77,7 @@ class StandIns:
             mine = range(template.begin, template.begin + len(template.operations))
             if self._open[id(template)] or any(operations[n].call.name in CALLS for n in mine):
                 raise NotRepeated
-            neighbours.append((befores[template.begin].path, template.path))
+            neighbours.append((earlier[template.begin].path, template.path))
             for n in mine:
                 times[n] += more
         for n, operation in enumerate(operations):
