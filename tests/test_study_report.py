@@ -188,7 +188,7 @@ def rising(models: int) -> list[Record]:
 def test_what_goes_with_latency_in_a_sentence() -> None:
     report = compose(view(*rising(5)))
     found = sentence(report, "Rank correlation")
-    assert found.startswith("Rank correlation with latency over 5 models: FLOP 1.00")
+    assert found.startswith("Rank correlation with latency, by measured time, over 5 models: FLOP 1.00")
     assert "parameters -1.00" in found
     (heat,) = (drawn.chart for drawn in report.charts if isinstance(drawn.chart, HeatMap))
     ((_, cells),) = heat.rows

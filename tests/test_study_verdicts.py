@@ -9,7 +9,8 @@ import pytest
 from tests.ranked_steps import TERA, a_card, relu_on, steps
 from tests.test_study_claims import A100, BOTH, V100, estimated, faster, judged, measured, no_memory
 
-from rooflens.records import Case, Failure, Record, Work
+from rooflens.records import Case, Device, Failure, Record, Work
+from rooflens.results import RecordSet
 from rooflens.study import Cell, Claim, Hypothesis, Side, judge
 
 # Their bounds: 15.7 TFLOP/s of the V100 against 19.5 of the A100, so that the A100 is faster.
@@ -259,6 +260,43 @@ class TestExpectedTimesBeforeBounds:
         found = self.verdict(1.01)  # whose bound is shorter by 1 %
         assert found.outcome == "not decidable"
         assert found.sentence.endswith("The bands of the expected times overlap.")
+
+    def test_a_claim_on_the_expected_time_itself_goes_by_its_band(self) -> None:
+        assert self.verdict(1.01, "predicted").outcome == "not decidable"
+        found = self.verdict(100, "predicted")
+        assert found.sentence.startswith("Supported by expected times and their bands: 1 of 1 comparisons hold")
+
+    def test_held_against_a_number_too(self) -> None:  # which is 1 ms
+        card = a_card("card")
+        for limit, outcome in ((1.02e-3, "not decidable"), (1e-5, "rejected"), (1.0, "supported")):
+            claim = Claim(quantity="predicted", left=Side(conditions={}), relation="<", right=Side(value=limit))
+            (found,) = judge([Hypothesis(text="fast", claim=claim)], relu_on(card))
+            assert found.outcome == outcome
+
+    def test_beside_a_measured_time_it_is_a_number(self) -> None:
+        card = a_card("card")
+        claim = Claim(quantity="time", left=Side(conditions={}), relation=">", right=Side(quantity="predicted"))
+        time = [measured("relu", "card", 1.05e-3, batch=100)]
+        (found,) = judge([Hypothesis(text="slower", claim=claim)], relu_on(card) + RecordSet(time))
+        assert (found.outcome, found.basis) == ("supported", "measured")
+
+    def test_correlations_of_models(self) -> None:
+        """Expected times grow with the bytes; a step of which no time can be expected leaves it to the bounds."""
+        card, no_time = a_card("card"), replace(a_card("two"), count=2)
+        claim = Claim(quantity="spearman", left=Side(conditions={"of": "bytes"}), relation=">", right=Side(value=0.9))
+
+        def models(on: Device) -> RecordSet:
+            sets = ((f"m{size}", relu_on(on, size)) for size in (10, 20, 40, 80, 160))
+            records = (
+                replace(record, case=replace(record.case, model=name, batch=1)) for name, its in sets for record in its
+            )
+            return RecordSet(records, devices={on.name: on})
+
+        (found,) = judge([Hypothesis(text="", claim=claim)], models(card))
+        assert found.sentence.startswith("Supported by expected times, as no time was measured: 1 of 1")
+        both = steps(models(card), models(no_time))
+        (found,) = judge([Hypothesis(text="", claim=claim)], both)
+        assert found.sentence.startswith("Supported by bounds, as no time was measured: 2 of 2")
 
     def test_bounds_judge_where_one_step_has_none(self) -> None:
         found = self.verdict(100, count=2)  # no time can be expected of two cards

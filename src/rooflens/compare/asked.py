@@ -25,8 +25,8 @@ class AskedNumber(Doubtful):
         measured: from the measured time; `interval`: at 95 %.
         predicted: from the expected time; `band`: 10th to 90th percentile.
         over_bound: measured over bound.
-        over_first: over the same answer of the first case that has it, measured ones where both are, else bounds, of
-            energies the expected ones.
+        over_first: over the same answer of the first case that has it: measured ones where both are, else expected,
+            else bounds.
     """
 
     case: Case
@@ -62,16 +62,16 @@ def _asked(item: Evidence) -> tuple[Quantity, ...]:
 
 
 def _rows(quantity: Quantity, evidence: list[Evidence]) -> Iterator[AskedNumber]:
-    first: tuple[float | None, float | None] | None = None
+    first: tuple[float | None, ...] | None = None
     for item in evidence:
         if quantity not in _asked(item):
             continue
         bound, observed, expected = (quantity.read(item, time=time) for time in ("bound", "measured", "predicted"))
-        values = (bound.value if quantity.of_bound else expected.value, observed.value)
-        if values == (None, None):
+        values = (observed.value, expected.value, bound.value if quantity.of_bound else None)
+        if values == (None, None, None):
             continue
         first = first or values
-        both = None not in (observed.value, first[1])
+        ratios = (ratio(ours, its) for ours, its in zip(values, first, strict=True))
         yield AskedNumber(
             case=item.case,
             name=quantity.name,
@@ -84,5 +84,5 @@ def _rows(quantity: Quantity, evidence: list[Evidence]) -> Iterator[AskedNumber]
             predicted=expected.value if quantity.timed else None,
             band=expected.interval,
             over_bound=ratio(observed.value, bound.value),
-            over_first=ratio(observed.value, first[1]) if both else ratio(values[0], first[0]),
+            over_first=next((over for over in ratios if over is not None), None),
         )

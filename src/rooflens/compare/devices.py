@@ -73,8 +73,7 @@ def compare_devices(
         baseline: canonical name of a device in the set; default: the first one.
         prices: of devices by canonical name, in any unit that is the same for all: to buy one, or to rent it for an
             hour. A device of several (``2x t4``) has a price of its own.
-        time: measured, predicted or bound; default: measured if there is any measurement, else predicted if every step
-            has an expected time. They are never mixed.
+        time: measured, predicted or bound; default: as of :func:`timed_cases`.
 
     Raises:
         InvalidValue: the set has no such device, or a price is none.

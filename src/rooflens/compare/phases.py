@@ -9,7 +9,7 @@ from rooflens.compare.uncertainty import Interval
 from rooflens.errors import Incomparable
 from rooflens.records import Case
 from rooflens.results import Evidence, Quantity, RecordSet, join
-from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS, TIME, ratio
+from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS, PREDICTED, TIME, ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,7 @@ class PhaseRatio(Doubtful):
 
     Attributes:
         time: of the measured times; `time_interval`: its 95 % interval, from the samples of the same steps.
+        predicted: of the expected times.
         flops, matmul_flops: without recomputation; about a half for products.
         backward_share: share of backward in the measured step.
     """
@@ -25,6 +26,7 @@ class PhaseRatio(Doubtful):
     case: Case
     time: float | None
     time_interval: Interval | None
+    predicted: float | None
     bound: float | None
     flops: float | None
     matmul_flops: float | None
@@ -52,6 +54,7 @@ def _ratio(item: Evidence) -> PhaseRatio:
         case=item.case,
         time=over(TIME),
         time_interval=_interval(item),
+        predicted=over(PREDICTED),
         bound=over(BOUND),
         flops=over(ALL_FLOPS),
         matmul_flops=over(MATMUL_FLOPS),

@@ -15,10 +15,10 @@ from rooflens.results.quantity import Reading
 
 KNEE = 0.95
 """The knee is the smallest batch that reaches this share of the highest throughput."""
+ORIGINS: tuple[Time, ...] = ("measured", "predicted", "bound")
+"""Where throughput comes from, by what it tells: where none was measured, the expected one stands before its bound."""
 FEWEST = 4
 """Batches from which on a sweep has a knee."""
-WITH_EXPECTED: tuple[Time, ...] = ("measured", "predicted", "bound")
-"""What pictures and reports ask for: the expected throughput beside its bound, where no time was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Sweep(Doubtful):
 def sweeps(
     evidence: Iterable[Evidence],
     failures: Iterable[Failure] = (),
-    origins: Sequence[Time] = ("measured", "bound"),
+    origins: Sequence[Time] = ORIGINS,
 ) -> tuple[Sweep, ...]:
     """One sweep per case and origin: cases that differ in nothing but the batch."""
     rates: dict[tuple[Case, Time], dict[int, Reading]] = {}

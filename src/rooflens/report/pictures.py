@@ -11,7 +11,6 @@ from functools import partial
 from typing import ClassVar
 
 from rooflens.compare import correlations, sweeps
-from rooflens.compare.throughput import WITH_EXPECTED
 from rooflens.compare.timed_cases import timed_cases
 from rooflens.errors import InvalidValue
 from rooflens.report.charts import Chart
@@ -63,7 +62,7 @@ def latency(records: RecordSet) -> Chart | None:
 
 def throughput(records: RecordSet) -> Chart | None:
     """Return samples or tokens per second against the batch; None where no model has several batches."""
-    known = sweeps(join(records), records.failures, WITH_EXPECTED)
+    known = sweeps(join(records), records.failures)
     several = [sweep for sweep in known if len(sweep.rates) > 1]
     return against_batch(several, device_order(records)) if several else None
 

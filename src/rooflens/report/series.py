@@ -13,7 +13,7 @@ from rooflens.compare.uncertainty import FEWEST_ASYMPTOTIC, FEWEST_FITTED, FEWES
 from rooflens.report.columns import CASE, case_columns, p_entry
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, at, build
 from rooflens.results import QUANTITIES, Time
-from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS
+from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS, PREDICTED
 from rooflens.units import show
 
 METHOD_WORDS: Mapping[Method, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}
@@ -99,6 +99,7 @@ def exponent_table(rows: Sequence[Exponent]) -> Table:
     """Return one row per series."""
     of = quantity_of(rows[0].of).title if rows else "latency"
     notes = [
+        *([f"latency is {TIME_NAMES[rows[0].time]}"] if rows and "latency" in (rows[0].of, rows[0].over) else []),
         "least squares on logarithms, with the 95 % interval of the slope; 1 is proportional, 0 a fixed cost",
         f"series of {FEWEST_FITTED} different values and more: fewer always lie near some line",
     ]
@@ -115,6 +116,7 @@ _PHASES = (
     Column("time", "time", group="ratio"),
     Column("time_low", "low", read="time_interval.0", group="ratio", show="room"),
     Column("time_high", "high", read="time_interval.1", group="ratio", show="room"),
+    Column("predicted", PREDICTED.header, group="ratio"),
     Column("bound", BOUND.header, group="ratio"),
     Column("matmul_flops", MATMUL_FLOPS.header, group="ratio"),
     Column("flops", ALL_FLOPS.header, group="ratio"),
@@ -162,10 +164,7 @@ _ASKED = (
 def asked_table(rows: Sequence[AskedNumber]) -> Table:
     """Return one row per answer and case, answer by answer."""
     notes = [
-        (
-            "over the first: over the same answer of the first case; measured numbers where both are, else bounds, of"
-            " energies the expected ones"
-        ),
+        "over the first: over the same answer of the first case, by measurements where both have one, else as expected",
         ">= the least, <= the most that the bound allows",
     ]
     return build("Answers", _ASKED, rows, notes=notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -13,11 +14,12 @@ from rooflens.compare.uncertainty import METHODS, Interval, Method
 from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase, Scalar
 from rooflens.results import QUANTITIES, Evidence, RecordSet, Time, join
+from rooflens.results.quantities import PREDICTED, TIME
 
 CLOCKED = tuple(name for name, quantity in QUANTITIES.items() if quantity.timed)
 """Quantities that come from a time: the measured one, or the bound."""
-EXPECTED = frozenset((*CLOCKED, *METHODS)) - {"efficiency", "mfu", "hfu"}
-"""Quantities that an expected time tells too: all but what holds a measured time against a bound."""
+EXPECTED = frozenset((*CLOCKED, *METHODS, PREDICTED.name)) - {"efficiency", "mfu", "hfu"}
+"""What an expected time tells: itself, and all that comes from a time but what holds a measured one against a bound."""
 TIMED = ("memory", *CLOCKED)
 """Quantities that can be measured, and estimated too: all but efficiencies."""
 Lack = Literal["failed", "not run", "unknown"]
@@ -114,7 +116,9 @@ def of_cases(
         if measured and counted == "estimate" and quantity not in TIMED and not with_time:
             continue
         step: Phase | None = next((each for each in item.phases if each == phase), None)
-        known = QUANTITIES[quantity].read(item, step, time)
+        # Beside a measured time the expected one is a number: the question is how near it came.
+        expected = quantity == PREDICTED.name and not measured
+        known = (TIME if expected else QUANTITIES[quantity]).read(item, step, "predicted" if expected else time)
         label = item.case.label() if step is None else f"{item.case.label()}, {step}"
         facts = facts_of(item.case) | {"phase": step, "source": source}
         lacks, why = _unknown(label, known.value)
@@ -132,13 +136,16 @@ def of_cases(
 def correlated(
     method: Method, of: Iterable[Compared], records: RecordSet, *, time: Time, phase: Scalar | None
 ) -> Iterator[ClaimValue]:
-    """Correlations of quantities with a time, over the models of each setting."""
+    """Correlations of quantities with a time, over the models of each setting: all that have a bound, or none."""
     measured = time == "measured"
     step: Phase | None = next((each for each in records.phases if each == phase), None)
+    known = partial(correlations, records, quantities=tuple(of), phase=step)
     try:
-        every = correlations(records, quantities=tuple(of), methods=[method], time=time, phase=step)
+        every = known(methods=[method], time=time)
+        bounded = known(methods=[], time="bound") if time == "predicted" else ()
     except Incomparable:  # no such time
         return
+    models = {(each.setting, each.quantity): len(each.points) for each in bounded}
     doubtful = {item.case: item.doubts for item in join(records) if measured}
     for each in every:
         doubts = [told for case, told in doubtful.items() if replace(case, model="") == each.setting]
@@ -150,6 +157,8 @@ def correlated(
         lacks, why = _unknown(label, number)
         if coefficient is not None and not told:
             why = f"{label}: so few models cannot be told from chance"
+        if len(each.points) < models.get((each.setting, each.quantity), 0):
+            number, lacks, why = None, "unknown", f"{label}: other models have no expected time"
         yield ClaimValue(
             facts={name: fact for name, fact in facts.items() if name != "model"} | {"of": each.quantity},
             label=label,

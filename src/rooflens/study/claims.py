@@ -100,13 +100,16 @@ def _verdict(hypothesis: Hypothesis, evidence: _Evidence) -> Verdict:
 
 def _by_estimates(hypothesis: Hypothesis, claim: Claim, evidence: _Evidence) -> Verdict:
     """By expected times, where a claim is on what they tell and they tell as much as the bounds do, else by bounds."""
+
+    def tells(verdict: Verdict) -> tuple[int, int]:
+        return sum(pair.lacks is None for pair in verdict.pairs), len(verdict.pairs)
+
     bounds = _by_basis(hypothesis, claim, "bound", evidence)
     quantities = {side.quantity or claim.quantity for side in (claim.left, claim.right) if side.value is None}
     if not quantities & EXPECTED:
         return bounds
     expected = _by_basis(hypothesis, claim, "predicted", evidence)
-    unknown = (sum(pair.lacks is not None for pair in each.pairs) for each in (expected, bounds))
-    return expected if next(unknown) <= next(unknown) else bounds
+    return expected if tells(expected) >= tells(bounds) else bounds
 
 
 def _by_basis(hypothesis: Hypothesis, claim: Claim, time: Time, evidence: _Evidence) -> Verdict:

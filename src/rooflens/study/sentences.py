@@ -33,10 +33,13 @@ def sentence_of(verdict: Verdict, claim: Claim) -> str:
 
 def _by_estimates(verdict: Verdict, claim: Claim) -> str:
     """What judges a claim where nothing was measured: of times the expected ones, or the bounds."""
-    if verdict.by_expected:
-        return "by expected times and their bands, as no time was measured"
     quantities = {side.quantity or claim.quantity for side in (claim.left, claim.right) if side.value is None}
-    return "by bounds, as no time was measured" if quantities & {*CLOCKED, *CORRELATIONS} else "by estimates"
+    timed = bool(quantities & {*CLOCKED, *CORRELATIONS})
+    times = "bounds" if not verdict.by_expected else "expected times"
+    if verdict.by_expected and not quantities <= {*CORRELATIONS}:
+        times += " and their bands"
+    by = times if timed or verdict.by_expected else "estimates"
+    return f"by {by}, as no time was measured" if timed else f"by {by}"
 
 
 def _doubts(verdict: Verdict) -> str:

@@ -10,9 +10,8 @@ from statistics import median
 
 from rooflens import units
 from rooflens.checks import SEVERITIES
-from rooflens.compare.devices import TIME_WORDS
 from rooflens.compare.doubts import listed
-from rooflens.compare.throughput import KNEE, WITH_EXPECTED
+from rooflens.compare.throughput import KNEE, ORIGINS
 from rooflens.compare.timed_cases import quantity_of
 from rooflens.compare.uncertainty import LEVEL
 from rooflens.report.study.agreement import pairs
@@ -25,6 +24,7 @@ from rooflens.results.totals import grouped_by
 
 _MOST = 8
 """Devices and messages that sentences are about."""
+_BY: Mapping[Time, str] = {"measured": "by measured time", "predicted": "by expected times", "bound": "at the bound"}
 _RATES: Mapping[Time, str] = {
     "measured": "Measured throughput",
     "predicted": "Expected throughput",
@@ -91,7 +91,7 @@ def _devices(view: StudyView) -> Iterator[str]:
         if row.speedup is not None and row.case.device not in (None, compared.baseline):
             speedups.setdefault(row.case.device or "", []).append(row.speedup)
     used = compared.rows[0].time
-    time = {"measured": "by measured time", "predicted": "by expected times"}.get(used, TIME_WORDS[used])
+    time = _BY[used]
     for device, ratios in list(speedups.items())[:_MOST]:
         over, fold = f"median of {count(len(ratios), 'step')}{spread(ratios)}", f"{median(ratios):.3g}"
         if fold == "1":
@@ -127,7 +127,7 @@ def _correlated(view: StudyView) -> Iterator[str]:
         over = f"{min(models)} models" if min(models) == max(models) else f"{min(models)} to {max(models)} models"
         over += f", median of {settings} settings" if settings > 1 else ""
         values = ", ".join(f"{name} {middle:.2f}" for middle, name in sorted(middles, key=lambda each: -each[0]))
-        yield f"Rank correlation with latency over {over}: {values}."
+        yield f"Rank correlation with latency, {_BY[told[0][0].time]}, over {over}: {values}."
     elif ranks:
         most = max(len(item.points) for item, _ in ranks)
         yield (
@@ -137,7 +137,7 @@ def _correlated(view: StudyView) -> Iterator[str]:
 
 
 def _knees(view: StudyView) -> Iterator[str]:
-    by_origin = ([sweep for sweep in view.sweeps if sweep.origin == origin] for origin in WITH_EXPECTED)
+    by_origin = ([sweep for sweep in view.sweeps if sweep.origin == origin] for origin in ORIGINS)
     known = next(filter(None, by_origin), [])
     knees = [sweep.knee for sweep in known if sweep.knee is not None]
     if knees:
@@ -147,11 +147,17 @@ def _knees(view: StudyView) -> Iterator[str]:
 
 
 def _phases(view: StudyView) -> Iterator[str]:
-    for name, words in (("time", "measured"), ("bound", "at the bound")):
-        ratios = [1 / ratio for item in view.phase_ratios if (ratio := getattr(item, name))]
-        if ratios:
-            over = f"median of {count(len(ratios), 'step')}"
-            yield f"Backward takes {median(ratios):.3g} times as long as forward, {words} ({over})."
+    known: dict[Time, list[float | None]] = {
+        "measured": [item.time for item in view.phase_ratios],
+        "predicted": [item.predicted for item in view.phase_ratios],
+        "bound": [item.bound for item in view.phase_ratios],
+    }
+    for time, ratios in known.items():
+        told = [1 / ratio for ratio in ratios if ratio]
+        if told and (time != "predicted" or len(told) == len(ratios)):
+            over = f"median of {count(len(told), 'step')}"
+            yield f"Backward takes {median(told):.3g} times as long as forward, {_BY[time]} ({over})."
+            return
 
 
 def _memory(view: StudyView) -> Iterator[str]:

@@ -17,12 +17,11 @@ from rooflens.compare import (
     phase_ratios,
     sweeps,
 )
-from rooflens.compare.throughput import WITH_EXPECTED
 from rooflens.errors import Incomparable
 from rooflens.records import Environment, RecordFile
 from rooflens.report.study.cases import device_order
 from rooflens.reported import ComparedFigure, ReportedFigure
-from rooflens.results import TIMES, Evidence, RecordSet, Time, join
+from rooflens.results import Evidence, RecordSet, join
 from rooflens.study import Status, Study, StudyContents, StudyFolder, Verdict
 
 
@@ -80,21 +79,9 @@ class StudyView:
 
     @cached_property
     def devices(self) -> DeviceComparison | None:
-        """The same steps on several devices, by measured times, else by expected ones if all have one, else by bounds.
-
-        None where neither is known on two.
-        """
-        measured, bounds, expected = map(self._compared, TIMES)
-        if measured is not None:
-            return measured
-        complete = expected is not None and bounds is not None and len(expected.rows) == len(bounds.rows)
-        return expected if complete else bounds
-
-    def _compared(self, time: Time) -> DeviceComparison | None:
-        try:
-            return compare_devices(self.records, time=time)
-        except Incomparable:
-            return None
+        """The same steps on several devices: what was measured on two, else their estimates; None where both lack."""
+        estimates = RecordSet.union(each for _, source, each in self.records.split() if source == "estimate")
+        return _compared(self.records) or _compared(estimates)
 
     @cached_property
     def device_order(self) -> tuple[str, ...]:
@@ -104,7 +91,7 @@ class StudyView:
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
         """Throughput against batch."""
-        return sweeps(self.evidence, self.records.failures, WITH_EXPECTED)
+        return sweeps(self.evidence, self.records.failures)
 
     @cached_property
     def phase_ratios(self) -> tuple[PhaseRatio, ...]:
@@ -121,6 +108,14 @@ class StudyView:
             return correlations(self.records)
         except Incomparable:
             return ()
+
+
+def _compared(records: RecordSet) -> DeviceComparison | None:
+    """Return steps on several devices; None where no time is known on two."""
+    try:
+        return compare_devices(records)
+    except Incomparable:
+        return None
 
 
 def _environments(files: Iterable[RecordFile]) -> tuple[tuple[Environment, int], ...]:
