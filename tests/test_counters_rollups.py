@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import rooflens as rl
 from rooflens.cli.main import cli
 from rooflens.errors import FileError
+from rooflens.sources.counters.value_doubts import ValueDoubts
 
 DATA = Path(__file__).parent / "data" / "ncu"
 HEADER = (
@@ -173,6 +174,21 @@ def test_a_share_of_a_peak_is_no_count(tmp_path: Path) -> None:
     records = read(tmp_path, *lanes("sum", "inst", ffma="5"), NO_TENSOR, share)
     assert records.records[0].work == rl.Work(flops={"vector.fp32": 10}, origin="executed")
     assert f"{share[0]} cannot be turned into sums" in notes(records)
+
+
+def test_the_shares_that_nsight_compute_reckons_are_told(tmp_path: Path) -> None:
+    """Speed of light and occupancy, over all launches; other percentages are no share of a peak."""
+    shares = [
+        ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "%", "97.32"),
+        ("sm__warps_active.avg.pct_of_peak_sustained_active", "%", "66.6"),
+        ("lts__t_sector_hit_rate.pct", "%", "41"),
+    ]
+    told = "Nsight Compute's own shares of a peak: sm__throughput 97.32 %, sm__warps_active 66.6 %"
+    assert told in notes(read(tmp_path, *lanes("sum", "inst", ffma="5"), NO_TENSOR, *shares))
+    doubts = ValueDoubts()
+    for value in (41.5, 12.004, 97.0):
+        doubts.percent(shares[0][0], value)
+    assert doubts.notes(None) == ["Nsight Compute's own shares of a peak: sm__throughput 12 to 97 %"]
 
 
 def test_a_form_in_a_unit_that_nobody_knows_is_left_out(tmp_path: Path) -> None:
