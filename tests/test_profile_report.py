@@ -12,7 +12,7 @@ import rooflens as rl
 from rooflens.records import Case, Phase, Record, Scope, Timing, Work
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.report.module_tables import module_tree
-from rooflens.report.summary import summary
+from rooflens.report.summary import summary, tables_of
 from rooflens.report.table import Entry, Table
 from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.results.evidence import join, piecewise
@@ -102,6 +102,15 @@ def test_a_phase_has_its_own_times() -> None:
     table = module_tree(estimated(), phase="backward", times=profiled())
     assert values(table, "path") == ["", "a", "a.x"]
     assert values(table, "measured_seconds") == pytest.approx([8e-3] * 3)
+
+
+@pytest.mark.parametrize(("odd", "shown"), [(1.5e-3, "Operations"), (30e-3, "Kernels")])
+def test_what_holds_more_of_the_time_is_shown_of_a_trace(odd: float, shown: str) -> None:
+    """Its operations take 18.5 ms; a kernel that belongs to none takes less, or more."""
+    times = profiled()
+    more = timed(UNATTRIBUTED, odd - 1.5e-3, None, name="odd", scope="kernel") if odd > 1.5e-3 else None
+    records = RecordSet((*times.records, *([more] if more else ())), devices={"toy": device()})
+    assert [table.title.partition(":")[0] for table in tables_of(records)] == ["Summary", shown]
 
 
 def test_without_a_profile_the_tree_has_no_columns_of_time() -> None:

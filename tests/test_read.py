@@ -350,6 +350,14 @@ def test_the_command_takes_work_and_a_device() -> None:
     assert executed["case"]["device"] == "h100-sxm5-80gb"
 
 
+def test_a_counter_file_does_not_tell_which_step_ran(tmp_path: Path) -> None:
+    path = str(LAYOUTS / "raw_wide.csv")
+    told = "does not tell which step ran (without phases it counts as inference)"
+    for words, expected in (([], True), (["-b", "2"], False)):
+        shown = CliRunner().invoke(cli, ["read", path, *words], catch_exceptions=False).stdout
+        assert (told in " ".join(shown.split())) == expected
+
+
 def test_peaks_of_the_file_are_ceilings(tmp_path: Path) -> None:
     metrics = [
         ("dram__bytes.sum", "byte", "1,000"),

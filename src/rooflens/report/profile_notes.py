@@ -13,8 +13,8 @@ from rooflens.units import show
 MOSTLY = 0.5
 """Share of its span from which a device counts as mostly idle."""
 _UNNAMED = (
-    "the file does not tell which step ran: say it with --model, -b, --mode, --dtype (of a language model --seq-len),"
-    " and its estimate can stand beside"
+    "the file does not tell which step ran (without phases it counts as inference): say it with --model, -b, --mode,"
+    " --dtype (of a language model --seq-len), and its estimate can stand beside"
 )
 
 

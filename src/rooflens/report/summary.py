@@ -218,13 +218,25 @@ def whole_steps(table: Table) -> Table:
 
 
 def _costliest(items: Sequence[Evidence]) -> list[Table]:
-    """Return the costliest kernels of the only case that has some, or the operations of one that was timed by them."""
-    pieces = [(item, {r.scope for r in item.pieces or () if r.timing is not None}) for item in items]
-    kernels = [item for item, scopes in pieces if "kernel" in scopes]
-    timed = [item for item, scopes in pieces if "op" in scopes and (item.work is None or item.work is item.pieces)]
+    """Return the costliest kernels of the only case that has some, or the operations of one that was timed by them.
+
+    A trace has operations, and pieces that belong to none: what holds more of the time is shown.
+    """
+    seconds = [(item, _seconds_by_scope(item)) for item in items]
+    kernels = [item for item, by in seconds if "kernel" in by and by["kernel"] >= by.get("op", 0.0)]
+    timed = [item for item, by in seconds if "op" in by and (item.work is None or item.work is item.pieces)]
     found = kernels or timed
     by: PartKind = "kernel" if kernels else "op"
     return [arranged(part_table(found, by), TableView(top=SHOWN))] if len(found) == 1 else []
+
+
+def _seconds_by_scope(item: Evidence) -> dict[str, float]:
+    """Seconds of the timed pieces of each scope."""
+    by: dict[str, float] = {}
+    for record in item.pieces or ():
+        if record.timing is not None:
+            by[record.scope] = by.get(record.scope, 0.0) + record.calls * (record.seconds or 0.0)
+    return by
 
 
 def summary(rs: RecordSet) -> Table:
@@ -256,7 +268,8 @@ def summary(rs: RecordSet) -> Table:
                 )
             )
     notes = [*coverage_notes(evidence), *device_notes(evidence)]
-    profiles = [item for item in evidence if "profile" in item.sources]
+    of_others = rs.environment is None
+    profiles = [item for item in evidence if "profile" in item.sources or (of_others and item.unnamed)]
     notes += [*(profile_notes(profiles) if profiles else ()), *_notes(rows)]
     if rs.failures:
         rows += _failed_rows(rs, evidence)
