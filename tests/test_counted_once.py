@@ -186,7 +186,6 @@ def test_what_stands_for_most_time_is_counted_first() -> None:
         Round(during=frozenset({1}), after=frozenset({2})),
     )
     assert plan.counted == (0, 1, 3)
-    assert plan.distinct == 3
 
 
 def test_a_call_is_counted_whole() -> None:

@@ -20,15 +20,14 @@ EQUAL = "counts are those of an equal launch: the same kernel, grid, block and o
 UNREACHED = "not counted, and no launch that does the same: its FLOP and bytes are unknown"
 
 
-def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole: bool = True) -> list[Record]:
+def attributed(counted: Sequence[Record], shares: Iterable[TimeShare]) -> list[Record]:
     """Return each counted kernel with time, operation, module and phase of its launch in a plain run.
 
     Both runs launch the same kernels in the same order. Where they differ, the longest common parts are joined.
 
     Args:
         counted: kernels of one step, in the order of launches.
-        shares: the profile of the same step.
-        whole: all of the step was counted; then copies and fills, which have no counters, follow.
+        shares: the profile of the same step. Its copies and fills, which have no counters, follow.
     """
     launched = _in_order(shares)
     kernels = [(share, activity) for share, activity in launched if activity.kind == "kernel"]
@@ -37,7 +36,7 @@ def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole:
         _joined(record, kernels[partners[n]][0]) if n in partners else replayed(record)
         for n, record in enumerate(counted)
     ]
-    if whole and counted:
+    if counted:
         joined += [_uncounted(*launch, counted[0]) for launch in launched if launch[1].kind != "kernel"]
     return joined
 

@@ -41,9 +41,8 @@ class CountingPlan:
             return self
         windows = {_window(every[n]) for n in launches}
         rounds = [
-            Round(
-                during=frozenset(call for call in its.during if (True, call) in windows),
-                after=frozenset(call for call in its.after if (False, call) in windows),
+            _round(
+                {(True, call) for call in its.during} & windows | {(False, call) for call in its.after} & windows,
             )
             for its in self.rounds
         ]
@@ -52,11 +51,6 @@ class CountingPlan:
             rounds=tuple(its for its in rounds if its != Round()),
             counted=tuple(n for n in self.counted if _window(every[n]) in windows),
         )
-
-    @property
-    def distinct(self) -> int:
-        """How many launches stand for all."""
-        return len(set(self.stands))
 
 
 def every_launch(number: int) -> CountingPlan:
@@ -82,13 +76,7 @@ def planned(launches: Sequence[CalledLaunch], seconds: Sequence[float]) -> Count
     filled = [its for its in rounds if its]
     return CountingPlan(
         stands=stands,
-        rounds=tuple(
-            Round(
-                during=frozenset(call for inside, call in its if inside),
-                after=frozenset(call for inside, call in its if not inside),
-            )
-            for its in filled
-        ),
+        rounds=tuple(map(_round, filled)),
         counted=tuple(n for its in filled for n, launch in enumerate(launches) if _window(launch) in its),
     )
 
@@ -119,3 +107,10 @@ def standing(launches: Sequence[CalledLaunch], seconds: Sequence[float]) -> tupl
 
 def _window(launch: CalledLaunch) -> _Window:
     return launch.inside, launch.call
+
+
+def _round(windows: Set[_Window]) -> Round:
+    return Round(
+        during=frozenset(call for inside, call in windows if inside),
+        after=frozenset(call for inside, call in windows if not inside),
+    )
