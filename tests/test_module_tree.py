@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.table_samples import both, device, estimated, operation, trained
 
+import rooflens as rl
 from rooflens.errors import AmbiguousResult, InvalidValue
 from rooflens.records import Case, Record, Timing, TracedModule, Work
 from rooflens.report.module_tables import layer_table, module_tree
@@ -139,7 +140,7 @@ def test_a_module_of_which_a_part_is_uncounted_is_a_lower_bound() -> None:
 
 def test_bad_questions_are_answered_with_what_is_known() -> None:
     with pytest.raises(InvalidValue, match=r"depth -1 is negative"):
-        module_tree(estimated(), depth=-1)
+        rl.table(estimated(), depth=-1)
     with pytest.raises(InvalidValue, match=r"no phase 'backward'; they have: forward"):
         module_tree(estimated(), phase="backward")
     with pytest.raises(AmbiguousResult, match="2 sources"):

@@ -10,6 +10,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.options import (
+    ASKED,
     FAILED,
     Shown,
     end_if_failed,
@@ -28,7 +29,7 @@ CACHES = ("all", "none")
 _PROGRAM = "rooflens.program"
 _COUNTING = ("cache", "limit", "every", "roof", "keep")
 """Options that hold for a program too, beside what is shown and where; all others are of a model."""
-_SHOWN = ("outputs", "format_", "by", "depth", "sort", "top", "columns")
+_SHOWN = ("outputs", "format_", *ASKED)
 
 
 class ModelOrProgram(click.Command):

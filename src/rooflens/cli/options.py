@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import wraps
@@ -129,35 +129,42 @@ def output_option(*suffixes: str, help: str) -> Callable[[Command], Command]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What is shown of records, and where."""
+    """What is shown of records, and where.
+
+    Attributes:
+        asked: options of a table by name, as :func:`rooflens.table` takes them.
+    """
 
     format_: Format
     outputs: tuple[Path, ...]
-    depth: int | None
-    by: Any
-    sort: str | None
-    top: int | None
-    columns: Sequence[str]
+    asked: Mapping[str, Any]
+
+    @property
+    def tables(self) -> list[Path]:
+        """The outputs that are tables."""
+        return [path for path in self.outputs if path.suffix.lower() in TABLES]
 
     def emit(self, records: RecordSet | Fits) -> None:
         """Write each output and print records in the format: records first, which took the work, and figures last."""
-        kept = [path for path in self.outputs if path.suffix.lower() == RECORDS]
-        tables = [path for path in self.outputs if path.suffix.lower() in TABLES]
-        self.write_others(records, [path for path in self.outputs if path not in kept])
-        asked: dict[str, Any] = {name: getattr(self, name) for name in _ASKED}
-        emit_text(lambda wanted, color: rl.table(records, format=wanted, color=color, **asked), self.format_, tables)
-        self.write_others(records, [*tables, *kept])
+        self.save(records)
+        emit_text(
+            lambda wanted, color: rl.table(records, format=wanted, color=color, **self.asked), self.format_, self.tables
+        )
+        self.draw(records if isinstance(records, rl.RecordSet) else records.records)
 
-    def write_others(self, records: RecordSet | Fits, but: Sequence[Path]) -> None:
-        """Write records and figures, but for some of the outputs."""
-        drawn = records if isinstance(records, rl.RecordSet) else records.records
-        others = [path for path in self.outputs if path not in but]
-        for path in sorted(others, key=lambda path: path.suffix.lower() != RECORDS):  # a picture may turn out empty
+    def save(self, records: RecordSet | Fits) -> None:
+        """Write the outputs that are record files."""
+        for path in self.outputs:
             if path.suffix.lower() == RECORDS:
                 records.save(path)
                 say(f"wrote {path}")
-            else:
-                save_picture(rl.roofline(drawn, by=self.by, top=self.top, depth=self.depth), path)
+
+    def draw(self, records: RecordSet) -> None:
+        """Write the outputs that are figures."""
+        asked = {name: self.asked[name] for name in ("by", "top", "depth")}
+        for path in self.outputs:
+            if path.suffix.lower() in FIGURES:
+                save_picture(rl.roofline(records, **asked), path)
 
 
 def save_picture(picture: Savable, path: Path, width: float | None = None) -> None:
@@ -199,18 +206,18 @@ def output_options(command: Command) -> Command:
     @wraps(command)
     def called(*args: Any, format_: Format, outputs: tuple[Path, ...], **options: Any) -> Any:
         check_outputs(outputs)
-        asked = {name: options.pop(name) for name in _ASKED}
+        asked = {name: options.pop(name) for name in ASKED}
         if asked["columns"] or asked["sort"]:
             from rooflens.report.arranged import TableView
             from rooflens.report.asked_tables import check_columns
 
             check_columns(TableView(**asked))
-        return command(*args, shown=Shown(format_=format_, outputs=outputs, **asked), **options)
+        return command(*args, shown=Shown(format_=format_, outputs=outputs, asked=asked), **options)
 
     return _output_options(called)  # type: ignore[return-value]
 
 
-_ASKED = ("by", "depth", "sort", "top", "columns")
+ASKED = ("by", "depth", "sort", "top", "columns")
 """Options of a table."""
 _output_options = all_of(
     click.option(

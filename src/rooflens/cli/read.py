@@ -11,7 +11,7 @@ import click
 import rooflens as rl
 from rooflens.cli.completion import DeviceName
 from rooflens.cli.devices import show_devices
-from rooflens.cli.options import AS_IS, DTYPES, MODES, TABLES, Shown, all_of, examples, output_options, table_option
+from rooflens.cli.options import AS_IS, DTYPES, MODES, Shown, all_of, examples, output_options, table_option
 from rooflens.cli.parameter_types import Dtype, OneOf
 from rooflens.runs.options import OF_STEP, OPTIONS
 
@@ -81,6 +81,6 @@ def read(
     if records.records or records.failures:
         shown.emit(records)
     else:  # files that hold only roofs
-        tables = [path for path in shown.outputs if path.suffix.lower() in TABLES]
-        show_devices(tuple(records.devices.values()), shown.format_, tables)
-        shown.write_others(records, tables)
+        show_devices(tuple(records.devices.values()), shown.format_, shown.tables)
+        shown.save(records)
+        shown.draw(records)

@@ -86,7 +86,8 @@ def compare_devices(
     first = baseline or (names[0] if names else "")
     groups: dict[Case, dict[str, TimedCase]] = {}
     for step in steps:
-        groups.setdefault(_of_any_device(step.case), {})[step.case.device or ""] = step
+        of_any_device = replace(step.case.without(PRICED), device=None)  # each has a price of its own
+        groups.setdefault(of_any_device, {})[step.case.device or ""] = step
     several = [group for group in groups.values() if first in group and len(group) > 1]
     if not several:
         raise Incomparable(
@@ -108,11 +109,6 @@ def check_prices(prices: Mapping[str, float], devices: Iterable[str], baseline: 
             raise InvalidValue(f"no step on a device {name!r}; devices here: {', '.join(known) or 'none'}")
         if not 0 < prices.get(name, 1) < inf:
             raise InvalidValue(f"the price of {name!r} is {prices[name]}; leave out a price that is not known")
-
-
-def _of_any_device(case: Case) -> Case:
-    """Return what a case shares with the same step on other devices, which have prices of their own."""
-    return replace(case, device=None, options=tuple(option for option in case.options if option[0] not in PRICED))
 
 
 def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices: Mapping[str, float]) -> OnDevice:

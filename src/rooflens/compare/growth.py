@@ -95,6 +95,4 @@ def _series(items: Sequence[TimedCase], over: str, of: Compared) -> dict[Case, l
 
 
 def _rest(case: Case, over: str) -> Case:
-    if over == BATCH:
-        return replace(case, batch=None)
-    return replace(case, options=tuple(option for option in case.options if option[0] != over))
+    return replace(case, batch=None) if over == BATCH else case.without({over})

@@ -174,7 +174,7 @@ def _in_order(rows: Iterable[RankedDevice], by: RankedBy) -> Iterator[RankedDevi
 
 def _row(item: Evidence, prices: Mapping[str, float], *, cuda_graph: bool) -> RankedDevice:
     own, device = dict(item.case.options), item.case.device
-    step = replace(item.case, options=tuple(option for option in item.case.options if option[0] not in PRICED))
+    step = item.case.without(PRICED)
     added: dict[str, Scalar] = {"cuda_graph": True} if cuda_graph else {}
     if device is not None and device in prices:
         added["price_per_hour"] = prices[device]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from rooflens.errors import InvalidValue
@@ -77,6 +77,10 @@ class Case:
         options = dict(self.options)
         times = (options.get(name, 1) for name in ("gpus", "accumulation_steps"))
         return None if self.batch is None else self.batch * math.prod(n for n in times if isinstance(n, int))
+
+    def without(self, options: Container[str]) -> Case:
+        """Return the case without some of its options."""
+        return replace(self, options=tuple(option for option in self.options if option[0] not in options))
 
     def label(self) -> str:
         """The case as text, for tables, captions and messages."""

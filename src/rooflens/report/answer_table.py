@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from rooflens.records import Case, Phase
 from rooflens.report.columns import CASE, ROOM
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
-from rooflens.results import Evidence, Measured, Quantity, Reading, RecordSet, Room, Total, join
+from rooflens.results import Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.answers import (
     ANSWERS,
     COSTS,
@@ -62,14 +62,18 @@ def answer_column(quantity: Quantity, show: Literal["always", "room", "files"] =
     return Column(quantity.name, quantity.header, quantity.unit, read, group="time", show=show)
 
 
-def expected_columns(quantity: Quantity, show: Literal["always", "files"] = "always") -> Iterator[Column]:
+def expected_columns(quantity: Quantity, shown: Literal["always", "files"] = "always") -> Iterator[Column]:
     """Yield the columns of what is expected of an answer, with its band, which people see behind it."""
 
     def read(row: AnsweredRow) -> Entry:
         if row.only:
             return Entry(None)
         known = quantity.read(row.evidence, time="predicted")
-        return Entry(known.value, label=None if known.value is None else _with_band(known, quantity.unit))
+        if known.value is None:
+            return Entry(None)
+        number = show(known.value, quantity.unit, 3)
+        band = "" if known.interval is None else f" ({show_range(*known.interval, quantity.unit)})"
+        return Entry(known.value, label=f"{number}{band}")
 
     def end(number: int) -> Callable[[AnsweredRow], Entry]:
         def read_end(row: AnsweredRow) -> Entry:
@@ -79,15 +83,9 @@ def expected_columns(quantity: Quantity, show: Literal["always", "files"] = "alw
         return read_end
 
     name, header = f"predicted_{quantity.name}", f"expected {quantity.header}"
-    yield Column(name, header, quantity.unit, read, group="time", show=show)
+    yield Column(name, header, quantity.unit, read, group="time", show=shown)
     yield Column(f"{name}_low", f"{header}, 10 %", quantity.unit, end(0), group="time", show="files")
     yield Column(f"{name}_high", f"{header}, 90 %", quantity.unit, end(1), group="time", show="files")
-
-
-def _with_band(known: Reading, unit: str) -> str:
-    assert known.value is not None
-    number = show(known.value, unit, 3)
-    return number if known.interval is None else f"{number} ({show_range(*known.interval, unit)})"
 
 
 def notes_on_tokens(rows: Sequence[AnsweredRow]) -> Iterator[str]:

@@ -51,11 +51,19 @@ class TableView:
             raise InvalidValue(f"cannot show by {self.by!r}; known: {', '.join(BY)}")
         if self.top is not None and self.top < 1:
             raise InvalidValue(f"top {self.top} shows nothing; give at least 1")
+        if self.depth is not None:
+            check_depth(self.depth)
 
     @property
     def is_overview(self) -> bool:
         """True if nothing is asked for but the depth of the overview's modules."""
         return self.by is None and self.sort is None and self.top is None and not self.columns
+
+
+def check_depth(depth: int) -> None:
+    """Raise InvalidValue for a number of levels that there cannot be."""
+    if depth < 0:
+        raise InvalidValue(f"depth {depth} is negative; 0 shows the model alone, 1 the modules directly in it")
 
 
 def arranged(table: Table, view: TableView) -> Table:

@@ -12,6 +12,7 @@ from rooflens.report.case_names import short_device
 from rooflens.report.expected_notes import expected_notes, waits_for
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Surplus, Total
+from rooflens.results.parts import PieceOfCase
 from rooflens.results.quantities import (
     ALL_FLOPS,
     BOUND,
@@ -166,8 +167,8 @@ BOUNDS = (
 
 def _band(row: Any) -> Entry:
     """Return the lower end of the band, with the whole band for people."""
-    low, high = (None, None) if row.total is None else (row.total.predicted_low, row.total.predicted_high)
-    return Entry(low, label=None if low is None or high is None else show_range(low, high, "s"))
+    known = row.total and row.total.prediction
+    return Entry(known and known.low, label=known and show_range(known.low, known.high, "s"))
 
 
 def _expected(row: Any) -> Entry:
@@ -178,7 +179,7 @@ def _expected(row: Any) -> Entry:
 EXPECTED = (
     Column("predicted_seconds", PREDICTED.header, PREDICTED.unit, _expected, group="time"),
     Column("predicted_low", "10 to 90 %", "s", _band, group="time", show="room"),
-    Column("predicted_high", "90 %", "s", "total.predicted_high", group="time", show="files"),
+    Column("predicted_high", "90 %", "s", "total.prediction.high", group="time", show="files"),
     Column("predicted_level", "level", read="total.prediction.level", align="left", group="time", show="files"),
 )
 """The expected time with its band, which is one column for people."""
@@ -211,7 +212,6 @@ PIECE_EFFICIENCY = Column(
     lambda row: at_least(row.reached, bool(row.total.missing), 1),
     group="time",
 )
-"""Of a row that has `reached` its bound over its time."""
 ROOM = (
     Column("fits", "fits", read="room.fits", group="fit", show="files"),
     Column("memory_excess", "exceeds memory by", "B", "room.excess", group="fit"),
@@ -272,8 +272,8 @@ def number_notes(totals: Iterable[Total | None]) -> Iterator[str]:
     yield from [BELOW_BOUND] if any(total.below_bound for total in known) else []
 
 
-def piece_notes(of: Total, rows: Sequence[Any]) -> Iterator[str]:
-    """Yield coverage, lower bounds, and what numbers of the rows of a total need a word: `case`, `total`, `reached`."""
+def piece_notes(of: Total, rows: Sequence[PieceOfCase]) -> Iterator[str]:
+    """Yield coverage, lower bounds, and what numbers of the rows of a total need a word."""
     if of.coverage.operations:
         yield coverage_line(of.coverage)
         if of.device is None and rows:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from rooflens.compare.speed_of_light import ceiling_shares
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Phase, Shape, TracedModule
+from rooflens.report.arranged import check_depth
 from rooflens.report.columns import (
     BOUNDS,
     CASE,
@@ -30,8 +31,8 @@ from rooflens.report.module_tree import ITSELF, Module, modules, with_own_rows
 from rooflens.report.part_tables import CEILINGS, NOTE, in_phase
 from rooflens.report.table import COUNT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
-from rooflens.results.parts import without_work
-from rooflens.results.quantities import PARAMETERS, efficiency
+from rooflens.results.parts import PieceOfCase, without_work
+from rooflens.results.quantities import PARAMETERS
 
 LAYERS_DEPTH = 3
 """Levels of the table of layers, if nobody asks for more or less."""
@@ -39,32 +40,22 @@ NOT_CALLED = "not called"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ModuleRow:
+class _ModuleRow(PieceOfCase):
     """A module with everything below it.
 
     Attributes:
         name: as it is shown; `flat`: its path, in a table that is no tree.
         calls: of operations.
-        total: the sum of its operations; `of`: that of the whole case; `own`: of the operations of the module itself.
+        own: work of the operations of the module itself.
         below: what is known of the module and of all in it; None where nothing is.
-        seconds: its measured time; None where nothing of it was timed. `of_seconds`: that of the whole case.
-        reached: its bound over its time. `ceilings`: by place the share of its ceiling, where both are known.
     """
 
-    case: Case
-    phase: Phase | None
     module: Module
     name: str
     flat: bool
     calls: int
-    total: Total
-    of: Total
     own: Total
     below: tuple[TracedModule, ...] | None
-    seconds: float | None
-    of_seconds: float | None
-    reached: float | None
-    ceilings: dict[str, float | None]
 
     @property
     def results(self) -> float | None:
@@ -198,13 +189,14 @@ def module_tree(
 
     Raises:
         AmbiguousResult: the set holds several cases or sources.
-        InvalidValue: a negative depth, or a phase that the set does not have.
+        InvalidValue: the set does not have the phase.
     """
-    records, of = in_phase(rs, phase), in_phase(rs, phase).total()
+    records = in_phase(rs, phase)
     only = records.phases[0] if len(records.phases) == 1 else None
-    tree, deepest = _rows(rs.cases[0], records, of, modules(rs, phase, times or ()), depth, only)
-    rows = [row for row in tree if row.seconds is not None or row.total.records]
-    notes = [*_depth_note(rows, depth, deepest), *piece_notes(of, rows), *(times.notes if times is not None else ())]
+    tops = modules(rs, phase, times or ())
+    tree = _Tree(case=rs.cases[0], phase=only, records=records, of=records.total(), tops=tops, depth=depth)
+    rows = [row for row in tree.rows() if row.seconds is not None or row.total.records]
+    notes = [*tree.notes(rows), *(times.notes if times is not None else ())]
     return build("Modules", headed_by_clock(_TREE, times or ()), rows, notes=notes)
 
 
@@ -216,7 +208,7 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
         flat: no tree: the modules without others below them, and what lies between, so that the rows add up.
 
     Raises:
-        InvalidValue: a negative depth, or nothing is known by module.
+        InvalidValue: nothing is known by module.
     """
     depth = LAYERS_DEPTH if depth is None else depth
     rows: list[_ModuleRow] = []
@@ -225,12 +217,19 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
         work, times = item.work or item.pieces, item.pieces or ()
         if work is None:
             continue
-        of = work.under(item.device)
         only = item.phases[0] if len(item.phases) == 1 else None
-        tree, deepest = _rows(item.case, work, of, modules(work, None, times), depth, only, flat)
-        shown = [row for row in tree if row.below or row.seconds is not None or row.total.records]
+        tree = _Tree(
+            case=item.case,
+            phase=only,
+            records=work,
+            of=work.under(item.device),
+            tops=modules(work, None, times),
+            depth=depth,
+            flat=flat,
+        )
+        shown = [row for row in tree.rows() if row.below or row.seconds is not None or row.total.records]
         rows += shown
-        notes += [*_depth_note(shown, depth, deepest), *piece_notes(of, shown)]
+        notes += tree.notes(shown)
     if not any(row.below or row.module.path for row in rows):
         raise InvalidValue("nothing is known of the modules of these records: they were taken of whole models")
     notes += [NOTE] if any(share for row in rows for share in row.ceilings.values()) else []
@@ -252,69 +251,75 @@ def at_depth(rs: RecordSet, depth: int | None = None) -> RecordSet:
         InvalidValue: a negative depth.
     """
     levels = LAYERS_DEPTH if depth is None else depth
-    if levels < 0:
-        raise InvalidValue(f"depth {levels} is negative; 0 shows the model alone, 1 the modules directly in it")
+    check_depth(levels)
     return rs.with_records(replace(r, path=".".join(r.path.split(".")[:levels])) for r in rs)
 
 
-def _rows(
-    case: Case,
-    records: RecordSet,
-    of: Total,
-    tops: Sequence[Module],
-    depth: int | None,
-    phase: Phase | None,
-    flat: bool = False,
-) -> tuple[list[_ModuleRow], int]:
-    """Return the rows of a tree down to a depth, and the deepest level that something is known of."""
-    if depth is not None and depth < 0:
-        raise InvalidValue(f"depth {depth} is negative; 0 shows the model alone, 1 the modules directly in it")
-    rows: list[_ModuleRow] = []
-    deepest, every = 0, [module for top in tops for module in top.walk()]
-    own, all_timed = [r for module in every for r in module.own], [r for module in every for r in module.timed]
-    of_seconds = sum_of_known(record.seconds for record in all_timed)
-    called = set(map(id, (*own, *without_work(own, all_timed))))
-    for module in every if flat else with_own_rows(tops):
-        below = list(module.walk())
-        if not any(each.own or each.timed or each.traced for each in below):
-            continue
-        deepest = max(deepest, module.depth)
-        if depth is not None and module.depth > depth:
-            continue
-        name = module.name if module.path else case.model
-        if flat:
-            itself = bool(module.children) and module.depth != depth
-            if itself and not (module.own or module.timed):
+@dataclass(frozen=True, kw_only=True)
+class _Tree:
+    """The modules of a case.
+
+    Attributes:
+        phase: the only one of the records, where they are one.
+        of: the total of all records.
+        tops: the root module and the places outside of it.
+        depth: of the deepest rows; None: all.
+        flat: the rows are no tree, and add up.
+    """
+
+    case: Case
+    phase: Phase | None
+    records: RecordSet
+    of: Total
+    tops: Sequence[Module]
+    depth: int | None
+    flat: bool = False
+
+    @cached_property
+    def _known(self) -> tuple[Module, ...]:
+        """The modules of which something is known, parents first."""
+        every = (module for top in self.tops for module in top.walk()) if self.flat else with_own_rows(self.tops)
+        return tuple(module for module in every if any(each.own or each.timed or each.traced for each in module.walk()))
+
+    def rows(self) -> list[_ModuleRow]:
+        """Return a row for each module, with what is below it."""
+        every = [module for top in self.tops for module in top.walk()]
+        own, timed = [r for module in every for r in module.own], [r for module in every for r in module.timed]
+        of_seconds = sum_of_known(record.seconds for record in timed)
+        called = set(map(id, (*own, *without_work(own, timed))))
+        rows = []
+        for module in self._known:
+            # A module that is not the deepest has, in a flat table, a row for what it does itself.
+            itself = self.flat and bool(module.children) and module.depth != self.depth
+            if (self.depth is not None and module.depth > self.depth) or (itself and not (module.own or module.timed)):
                 continue
-            below = [module] if itself else below
-            name = f"{module.path or case.model} {ITSELF}" if itself else module.path or case.model
-        timed = [record.seconds for each in below for record in each.timed]
-        calls = {id(r): r.calls for each in below for r in (*each.own, *each.timed) if id(r) in called}
-        total = records.sum((record for each in below for record in each.own), of.device)
-        seconds = sum_of_known(timed)
-        traced = tuple(each.traced for each in below if each.traced is not None)
-        rows.append(
-            _ModuleRow(
-                case=case,
-                phase=phase,
-                module=module,
-                name=name,
-                flat=flat,
-                calls=sum(calls.values()),
-                total=total,
-                of=of,
-                own=records.sum(() if module.repeats else module.own, of.device),
-                below=traced or None,
-                seconds=seconds,
-                of_seconds=of_seconds,
-                reached=None if seconds is None else efficiency(total, seconds),
-                ceilings=ceiling_shares(total.records, of.device, seconds),
+            below = [module] if itself else list(module.walk())
+            name = (module.path if self.flat else module.name if module.path else "") or self.case.model
+            total = self.records.sum((record for each in below for record in each.own), self.of.device)
+            seconds = sum_of_known(record.seconds for each in below for record in each.timed)
+            calls = {id(r): r.calls for each in below for r in (*each.own, *each.timed) if id(r) in called}
+            rows.append(
+                _ModuleRow(
+                    case=self.case,
+                    phase=self.phase,
+                    module=module,
+                    name=f"{name} {ITSELF}" if itself else name,
+                    flat=self.flat,
+                    calls=sum(calls.values()),
+                    total=total,
+                    of=self.of,
+                    own=self.records.sum(() if module.repeats else module.own, self.of.device),
+                    below=tuple(each.traced for each in below if each.traced is not None) or None,
+                    seconds=seconds,
+                    of_seconds=of_seconds,
+                    ceilings=ceiling_shares(total.records, self.of.device, seconds),
+                )
             )
-        )
-    return rows, deepest
+        return rows
 
-
-def _depth_note(rows: Sequence[_ModuleRow], depth: int | None, deepest: int) -> list[str]:
-    if depth is None or deepest <= depth or not rows:
-        return []
-    return [f"depth {depth} of {deepest}: what lies deeper is in the totals of these modules"]
+    def notes(self, rows: Sequence[_ModuleRow]) -> Iterator[str]:
+        """Yield what a reader of some of the rows has to know."""
+        deepest = max((module.depth for module in self._known), default=0)
+        if self.depth is not None and deepest > self.depth and rows:
+            yield f"depth {self.depth} of {deepest}: what lies deeper is in the totals of these modules"
+        yield from piece_notes(self.of, rows)

@@ -9,7 +9,7 @@ from functools import partial
 from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.speed_of_light import LANES, PLACES, TENSOR, ceiling_shares
 from rooflens.errors import InvalidValue
-from rooflens.records import Argument, Call, Case, Phase, Tensor
+from rooflens.records import Argument, Call, Phase, Tensor
 from rooflens.report.columns import (
     BOUNDS,
     CASE,
@@ -26,9 +26,9 @@ from rooflens.report.columns import (
     piece_notes,
 )
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
-from rooflens.results import UNATTRIBUTED, Evidence, RecordSet, Total, join
-from rooflens.results.parts import PartKind, StepPart, parts
-from rooflens.results.quantities import efficiency, ratio
+from rooflens.results import UNATTRIBUTED, Evidence, RecordSet, join
+from rooflens.results.parts import PartKind, PieceOfCase, StepPart, parts
+from rooflens.results.quantities import ratio
 
 SHOWN = 20
 """Operations and kernels in a table of which nobody asks for more or less."""
@@ -48,28 +48,10 @@ _TITLES: dict[PartKind, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartRow:
-    """A part of a case beside all of it.
+class PartRow(PieceOfCase):
+    """A part of a case, as :class:`PieceOfCase`."""
 
-    Attributes:
-        total: its work; `of`: that of the case.
-        seconds: its measured time; `of_seconds`: the sum of those that are known.
-        ceilings: by place the share of its ceiling, where both work and time are known.
-    """
-
-    case: Case
-    phase: Phase | None
     part: StepPart
-    total: Total
-    of: Total
-    seconds: float | None
-    of_seconds: float | None
-    ceilings: dict[str, float | None]
-
-    @property
-    def reached(self) -> float | None:
-        """Its bound over its time."""
-        return None if self.seconds is None or self.total.all_work is None else efficiency(self.total, self.seconds)
 
     @property
     def highest(self) -> str | None:

@@ -135,8 +135,7 @@ class RightValues:
 
 def step_of(case: Case) -> Case:
     """What a case computes: without its device, and without options that say how it was run or counted."""
-    options = tuple(option for option in case.options if option[0] not in COUNTING | RUNNING)
-    return replace(case, device=None, options=options)
+    return replace(case.without(COUNTING | RUNNING), device=None)
 
 
 def _answers(case: Case, figure: ReportedFigure, phases: tuple[Phase, ...]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -18,13 +18,14 @@ from rooflens.records import (
     Failure,
     Phase,
     Record,
+    Source,
     Timing,
     in_sequence,
 )
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.recorded_shapes import mismatch
 from rooflens.results.recordset import RecordSet
-from rooflens.results.totals import Total, sum_of_all
+from rooflens.results.totals import Total, grouped_by, sum_of_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,33 +247,25 @@ def join(rs: RecordSet) -> tuple[Evidence, ...]:
 
 
 def _join(rs: RecordSet) -> tuple[Evidence, ...]:
-    parts, evidence = rs.split(), list[Evidence]()
+    parts = rs.split()
     measured = {case for case, source, _ in parts if source == "measure"}
     profiles = {case: records for case, source, records in parts if source == "profile" and case in measured}
-    observed = [part for part in parts if part[1] != "estimate"]
-    estimated = {case: records for case, source, records in parts if source == "estimate"}
-    estimates = EstimatedCases(estimated) if observed and estimated else None
-    timed: dict[Case, list[RecordSet | None]] = {}
-    alone: dict[RecordSet, RecordSet | None] = {}  # what was observed without an estimate, and its own work
-    apart: dict[RecordSet, str | None] = {}
-    for case, source, records in observed:
-        own = records if any(r.work is not None for r in records.records) else None
-        partner = estimates.partner(case) if own is None and estimates is not None else None
-        if profiles.get(case) is records:
-            continue  # it stands beside the measurement
-        if source == "counters" and estimates is not None and estimates.partner(case) is None:
-            apart[records] = _apart(case, None, None, estimates)
-        if source == "profile" and estimates is not None:
-            differs = None if partner is None else mismatch(records, estimated[partner], partner.mode)
-            apart[records] = _apart(case, partner, differs, estimates)
-            partner = partner if differs is None else None
-        if partner is None:
-            alone[records] = own
-        else:
-            timed.setdefault(partner, []).append(records)
+    estimates = {case: records for case, source, records in parts if source == "estimate"}
+    known = EstimatedCases(estimates) if 0 < len(estimates) < len(parts) else None
+    observed = {
+        records: _partner(case, source, records, estimates, known)
+        for case, source, records in parts
+        if source != "estimate" and profiles.get(case) is not records  # which stands beside its measurement
+    }
+    beside = grouped_by(observed, lambda records: observed[records][0])
+    evidence = list[Evidence]()
     for case, source, records in parts:
-        joined = [(records, time) for time in timed.get(case, [None])] if source == "estimate" else []
-        for work, time in [*joined, *([(alone[records], records)] if records in alone else [])]:
+        pairs: list[tuple[RecordSet | None, RecordSet | None]] = []
+        if source == "estimate":
+            pairs = [(records, time) for time in beside.get(case, [None])]
+        elif records in observed and observed[records][0] is None:
+            pairs = [(records if _has_work(records) else None, records)]
+        for work, time in pairs:
             cases = [each.cases[0] for each in (time, work) if each is not None]
             device = next((case.device for case in cases if case.device is not None), None)
             evidence.append(
@@ -282,19 +275,30 @@ def _join(rs: RecordSet) -> tuple[Evidence, ...]:
                     work=work,
                     time=time,
                     profile=profiles.get(time.cases[0]) if time is not None and time.sources == ("measure",) else None,
-                    apart=None if time is None else apart.get(time),
+                    apart=None if time is None else observed[time][1],
                 )
             )
     return tuple(evidence)
 
 
-def _apart(case: Case, partner: Case | None, differs: str | None, estimates: EstimatedCases) -> str | None:
-    """Why no estimate stands beside what was observed; None where one does."""
-    if partner is None:
-        return f"no estimate stands beside it: {estimates.contradiction(case)}"
-    if differs is None:
-        return None
-    return f"the estimate of {partner.label()} is of another step and does not stand beside it: {differs}"
+def _partner(
+    case: Case, source: Source, records: RecordSet, estimates: Mapping[Case, RecordSet], known: EstimatedCases | None
+) -> tuple[Case | None, str | None]:
+    """Return the estimate that stands beside what was observed; or None, and why, where some estimate might."""
+    if known is None:
+        return None, None
+    partner, apart = known.partner(case), None
+    if source in ("profile", "counters") and partner is None:
+        apart = f"no estimate stands beside it: {known.contradiction(case)}"
+    if source == "profile" and partner is not None:
+        differs = mismatch(records, estimates[partner], partner.mode)
+        if differs is not None:
+            apart = f"the estimate of {partner.label()} is of another step and does not stand beside it: {differs}"
+    return (None if apart or _has_work(records) else partner), apart
+
+
+def _has_work(records: RecordSet) -> bool:
+    return any(record.work is not None for record in records.summed)
 
 
 def only_failed(rs: RecordSet, evidence: Sequence[Evidence]) -> tuple[Failure, ...]:

@@ -64,20 +64,16 @@ def _flag(name: str, value: object) -> str:
 def _facts(case: Case) -> Iterator[tuple[str, Scalar | None]]:
     """What tells the steps of cases apart, by name; what is not known of a device tells nothing."""
     yield from (("model", case.model), ("batch", case.batch), ("dtype", case.dtype), ("mode", case.mode))
-    yield from _without(case.options, COUNTING | RUNNING | PRICED)
+    yield from case.without(COUNTING | RUNNING | PRICED).options
 
 
 def same_step(estimate: Case, case: Case) -> bool:
     """True if an estimate is of the step that a case ran, whatever either says of counting, of timing and of prices."""
-    counted = replace(estimate, device=case.device, options=_without(estimate.options, COUNTING | PRICED))
+    counted = replace(estimate.without(COUNTING | PRICED), device=case.device)
     same_device = estimate.device == case.device or None in (estimate.device, case.device)
-    return same_device and counted == replace(case, options=_without(case.options, RUNNING | PRICED))
+    return same_device and counted == case.without(RUNNING | PRICED)
 
 
 def _step(case: Case) -> Case:
     """Return what cases of the same step share, and some others too."""
-    return replace(case, device=None, options=_without(case.options, COUNTING | RUNNING | PRICED))
-
-
-def _without(options: Iterable[tuple[str, Scalar]], left_out: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
-    return tuple(option for option in options if option[0] not in left_out)
+    return replace(case.without(COUNTING | RUNNING | PRICED), device=None)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rooflens.records import Call, Phase, Record
+from rooflens.records import Call, Case, Phase, Record
 from rooflens.results.evidence import Evidence
+from rooflens.results.quantities import efficiency
 from rooflens.results.recorded_shapes import CallSizes, sizes_of
-from rooflens.results.totals import grouped_by, sum_of_all
+from rooflens.results.totals import Total, grouped_by, sum_of_all
 
 PartKind = Literal["family", "module-family", "op", "kernel"]
 
@@ -40,6 +41,30 @@ class StepPart:
     records: tuple[Record, ...]
     calls: int
     seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceOfCase:
+    """A piece of a case beside all of it.
+
+    Attributes:
+        total: its work; `of`: that of the case.
+        seconds: its measured time; None where nothing of it was timed. `of_seconds`: that of the case.
+        ceilings: by place the share of its ceiling, where both work and time are known.
+    """
+
+    case: Case
+    phase: Phase | None
+    total: Total
+    of: Total
+    seconds: float | None
+    of_seconds: float | None
+    ceilings: Mapping[str, float | None]
+
+    @property
+    def reached(self) -> float | None:
+        """Its bound over its time."""
+        return None if self.seconds is None or self.total.all_work is None else efficiency(self.total, self.seconds)
 
 
 _ALIKE: Mapping[PartKind, Callable[[Record], Hashable]] = {

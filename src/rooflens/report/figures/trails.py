@@ -75,6 +75,4 @@ def _value(case: Case, number: str) -> Scalar | None:
 
 
 def _without(case: Case, number: str) -> Case:
-    if number == "batch":
-        return replace(case, batch=None)
-    return replace(case, options=tuple((name, value) for name, value in case.options if name != number))
+    return replace(case, batch=None) if number == "batch" else case.without({number})
