@@ -19,6 +19,8 @@ MOST = 40
 MOST_BEYOND = 1.5
 """Lengths of the longest bar up to which a capacity is a line; one farther off is told in words."""
 _WORKSPACE = "workspace"
+_CAUSES = {cause: cause.replace("_", " ") for cause in (*MEMORY_CAUSES, _WORKSPACE)}
+"""Causes of memory, and their words."""
 TIME_COLOURS: Mapping[str, str] = {
     "weights": "#0072b2",
     "cache": "#56b4e9",
@@ -69,9 +71,7 @@ def memory_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
             held.setdefault(item.device.title, Limit(item.device.title, item.room.memory))
     if not rows:
         return None
-    causes = [
-        name for cause in (*MEMORY_CAUSES, _WORKSPACE) if any((name := _words(cause)) in row for row in rows.values())
-    ]
+    causes = [words for words in _CAUSES.values() if any(words in row for row in rows.values())]
     longest = max(sum(amounts.values()) for amounts in rows.values())
     near = tuple(limit for limit in held.values() if limit.value <= MOST_BEYOND * longest)
     beyond = [f"{limit.label} {units.show(limit.value, 'B')}" for limit in held.values() if limit not in near]
@@ -134,11 +134,7 @@ def _pieces(amounts: Amounts, groups: Iterable[str], unit: str) -> Iterator[BarP
 def _bytes(memory: Memory) -> Amounts:
     """Return the bytes at the peak by cause, the workspace beside them."""
     known = memory.causes | {_WORKSPACE: memory.workspace}
-    return {_words(cause): amount for cause, amount in known.items() if amount}
-
-
-def _words(cause: str) -> str:
-    return cause.replace("_", " ")
+    return {_CAUSES[cause]: amount for cause, amount in known.items() if amount}
 
 
 def bound_by_cause(item: Evidence) -> Amounts:
