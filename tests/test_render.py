@@ -29,12 +29,13 @@ from tests.table_samples import (
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Failure
 from rooflens.report.escape import printable
+from rooflens.report.html_tables import as_html
 from rooflens.report.memory_table import memory
 from rooflens.report.module_tables import module_tree
 from rooflens.report.part_tables import families, operations
 from rooflens.report.render import FORMATS, Format, render
 from rooflens.report.summary import failures, summary
-from rooflens.report.table import COUNT, Column, Entries, Entry, Table, Value, build
+from rooflens.report.table import COUNT, Column, Entries, Entry, Table, Value, build, for_people
 from rooflens.results import RecordSet
 
 VIEWS = {
@@ -148,6 +149,21 @@ def test_csv_leaves_out_sums() -> None:
     assert sum(int(row["flops"]) for row in rows) == 76_800
 
 
+def test_amounts_that_all_rows_share_are_told_once_in_every_format() -> None:
+    name = Column("device", "device", align="left")
+    peak, flops = Column("peak", "peak", "B", group="memory"), Column("flops", "FLOP", group="work")
+    time = Column("time", "time", "s", group="time")
+    rows: list[Entries] = [{"device": n, "peak": 2e6, "flops": 3e9, "time": s} for n, s in (("one", 1), ("two", 2))]
+    table = build("T", [name, peak, flops, time], rows)
+    told = "in all rows: peak 2.000 MB, FLOP 3.000 G"
+    for shown in (*(render(table, wanted) for wanted in ("table", "md", "tex")), as_html([table])):
+        assert shown.count(told) == 1
+        assert shown.count("2.000 MB") == 1
+    assert for_people(for_people(table)).alike == told
+    # Where names alone would be left, the amounts stay columns.
+    assert as_html([build("T", [name, peak], rows)]).count("2.000 MB") == 2
+
+
 def test_bounds_are_marked_for_people_in_every_format() -> None:
     for format in ("table", "md"):
         assert ">= 1.005 k" in render(VIEWS["uncounted"], format)
@@ -178,8 +194,8 @@ def check_markdown(view: Table) -> None:
     assert kinds.count("table_open") == kinds.count("heading_open") == 1
     assert kinds.count("tr_open") == 1 + len(view.rows) + (view.total is not None)
     assert kinds.count("td_open") % kinds.count("th_open") == 0
-    assert kinds.count("list_item_open") == len(view.notes)
-    assert kinds.count("bullet_list_open") == bool(view.notes)
+    assert kinds.count("list_item_open") == len(for_people(view).remarks)
+    assert kinds.count("bullet_list_open") == bool(for_people(view).remarks)
     assert not {"html_block", "fence", "code_block", "hr", "blockquote_open", "ordered_list_open"} & set(kinds)
     inline = {child.type for token in tokens for child in token.children or ()}
     assert inline <= {"text", "text_special", "strong_open", "strong_close"}
@@ -216,7 +232,7 @@ def check_latex(view: Table) -> None:
     caption = re.fullmatch(r"  \\caption\{(.*)\}", lines[2])
     assert caption is not None
     notes = [line.removeprefix(r"  \par\footnotesize ") for line in lines if line.startswith(r"  \par")]
-    assert len(notes) == len(view.notes)
+    assert len(notes) == len(for_people(view).remarks)
     for sentence in (caption[1], *notes):
         assert not set('\\{}$&#%_^~<>|[*"') & set(ESCAPED.sub("", sentence))
 

@@ -51,7 +51,7 @@ def _table(table: Table) -> Iterator[str]:
     hidden = len(view.rows) - ROWS
     more = [f"{hidden} more rows are not shown; rooflens.table and rooflens.explore show all"] if hidden > 0 else []
     hint = [f"more columns in rooflens.table: {', '.join(left_out)}"] if left_out else []
-    notes = [*([] if view.rows else ["none"]), *more, *view.notes, *hint]
+    notes = [*([] if view.rows else ["none"]), *more, *view.remarks, *hint]
     if notes:
         yield f"<ul>{''.join(f'<li>{_text(note)}</li>' for note in notes)}</ul>"
 

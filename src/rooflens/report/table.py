@@ -126,6 +126,11 @@ class Table(Displayed):
     notes: tuple[str, ...] = ()
     alike: str = ""
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What stands below the rows: what they share, and the notes."""
+        return (*filter(None, [self.alike]), *self.notes)
+
 
 def build(
     title: str, columns: Iterable[Column], rows: Iterable[object], *, total: object = None, notes: Iterable[str] = ()
@@ -241,12 +246,14 @@ def for_people(table: Table) -> Table:
     titles = {i: table.columns[i].title.format(text(table.rows[0][i], table.columns[i])) for i in shared} | told
     subtitle = ", ".join(titles[i] for i in sorted(titles))
     keep = [i for i in keep if i not in shared] if len(shared) < len(keep) else keep
-    alike = [i for i in keep if _is_alike(table, i)] if len(keep) > 1 else []
-    keep = [i for i in keep if i not in alike] if len(alike) < len(keep) else keep
+    alike = [i for i in keep if _is_alike(table, i)]
+    if not any(table.columns[i].group for i in keep if i not in alike):  # names alone are no table
+        alike = []
+    keep = [i for i in keep if i not in alike]
     values = [f"{table.columns[i].header} {text(table.rows[0][i], table.columns[i])}" for i in alike]
     return replace(
         table,
-        alike=f"in all rows: {', '.join(values)}" if values else "",
+        alike=f"in all rows: {', '.join(values)}" if values else table.alike,
         title=": ".join(filter(None, [table.title, subtitle])),
         columns=tuple(table.columns[i] for i in keep),
         notes=explained(table.notes, (table.columns[i] for i in {*keep, *alike})),

@@ -84,8 +84,8 @@ def _markdown(table: Table) -> str:
     ]
     if table.total is not None:
         lines.append(line([f"**{cell}**" for cell in _cells(table, table.total, markdown, "&emsp;")]))
-    if table.notes:
-        lines += ["", *(f"- {markdown_block(note)}" for note in table.notes)]
+    if table.remarks:
+        lines += ["", *(f"- {markdown_block(note)}" for note in table.remarks)]
     return "\n".join([*lines, ""])
 
 
@@ -106,7 +106,7 @@ def _latex(table: Table) -> str:
     if table.total is not None:
         lines += [r"    \midrule", line(_cells(table, table.total, latex, r"\quad "))]
     lines += [r"    \bottomrule", r"  \end{tabular}"]
-    lines += [f"  \\par\\footnotesize {latex(note)}" for note in table.notes]
+    lines += [f"  \\par\\footnotesize {latex(note)}" for note in table.remarks]
     return "\n".join([*lines, r"\end{table}", ""])
 
 

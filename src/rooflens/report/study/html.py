@@ -65,7 +65,7 @@ def _view(listed: TableBlock) -> dict[str, Any]:
         ],
         "rows": [list(_cells(table.columns, classes, row)) for row in table.rows],
         "total": None if table.total is None else list(_cells(table.columns, classes, table.total)),
-        "notes": [printable(note) for note in table.notes],
+        "notes": [printable(note) for note in table.remarks],
         "first": FIRST,
         "wide": len(table.columns) > WIDE,
         "across": sum(column.show == "always" for column in table.columns) > WIDE,
