@@ -16,8 +16,9 @@ from click.testing import CliRunner
 from tests.explored_page import cells, parsed
 from tests.figure_samples import device as toy
 from tests.level_samples import CASE, cached, kernel
+from tests.ranked_steps import a_card, relu_on, steps
 from tests.report_samples import SMALL, studied
-from tests.table_samples import HOSTILE, both, hostile, trained
+from tests.table_samples import HOSTILE, both, hostile, times, trained
 
 import rooflens as rl
 from rooflens.cli.main import cli
@@ -25,6 +26,7 @@ from rooflens.compare import DeviceComparison
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Failure, Record, Work
 from rooflens.report.explorer.document import SCRIPTS, as_text
+from rooflens.report.explorer.explored import explored
 from rooflens.report.summary import memory
 from rooflens.results import RecordSet
 
@@ -101,8 +103,19 @@ def test_what_the_bound_is_spent_on_adds_up() -> None:
     """Of 90.232 us the convolution's arithmetic takes 55.296; the others wait for lanes and for bytes of any kind."""
     spent = parsed(rl.explore(both())).data["spent"]
     shares = dict(zip(spent["causes"], spent["shares"][0], strict=True))
-    assert shares == {"weights": 0, "cache": 0, "products": 0.6128, "attention": 0, "other": 0.3872}
-    assert (spent["row"], spent["text"]) == ([0], ["products 61.3 %, other 38.7 %"])
+    assert {cause: share for cause, share in shares.items() if share} == {
+        "products": 0.6128, "element-wise": 0.1135, "other": 0.2737,
+    }  # fmt: skip
+    assert (spent["row"], spent["text"]) == ([0], ["products 61.3 %, element-wise 11.3 %, other 27.4 %"])
+
+
+def test_it_begins_with_a_ranking_by_a_time_that_most_steps_have() -> None:
+    sets = [relu_on(a_card(f"card{n}", n * 1e12)) for n in (1, 2, 3)]
+    one = [times(step.cases[0], "forward", 2e-3, 2e-3) for step in sets]
+    for measured, first in ((1, "predicted_seconds"), (2, "measured_seconds")):
+        data = explored(steps(*sets, RecordSet(one[:measured])))
+        assert data["columns"][data["ranks"][0]["column"]]["key"] == "measured_seconds"
+        assert data["firstRank"] == first
 
 
 def test_its_times_are_those_of_compare(tmp_path: Path) -> None:

@@ -156,15 +156,15 @@ def test_time_by_cause() -> None:
     # Batch 1: 1 GB of weights take 1 ms, longer than the 0.1 ms of its arithmetic; the cache of 1 GB 1 ms.
     # Batch 64: the arithmetic takes 6.4 ms, longer than reading the weights; the cache of 64 GB 64 ms.
     assert spent(picture.chart) == {
-        "batch 1": pytest.approx({"weights": 1e-3, "cache": 1e-3, "other": 1e-6}),
-        "batch 64": pytest.approx({"products": 6.4e-3, "cache": 64e-3, "other": 1e-6}),
+        "batch 1": pytest.approx({"weights": 1e-3, "cache": 1e-3, "norms": 1e-6}),
+        "batch 64": pytest.approx({"products": 6.4e-3, "cache": 64e-3, "norms": 1e-6}),
     }
 
 
 def test_attention_of_a_prompt_reads_no_cache() -> None:
     picture = rl.chart("time-by-cause", grown(step(1, 1000, mode="prefill")))
     assert isinstance(picture.chart, Bars)
-    assert spent(picture.chart) == {"net": pytest.approx({"weights": 1e-3, "other": 1.001e-3})}
+    assert spent(picture.chart) == {"net": pytest.approx({"weights": 1e-3, "activations": 1e-3, "norms": 1e-6})}
 
 
 def test_memory_by_cause_and_the_limit_of_the_device() -> None:

@@ -28,13 +28,13 @@ def test_many_cases_are_a_table_for_each_number(tmp_path: Path, monkeypatch: pyt
     assert rl.table(found).startswith("Summary")  # these are few
     monkeypatch.setattr(sweep_grids, "MANY", 9)
     each, rates, memory = sweep_grids.sweep_grids(found)
-    assert each.title.startswith("Time per output token, at least (by the bound): hf:llama.json, fp32, decode")
-    assert rates.title.startswith("Tokens per second of all sequences, at most")
+    assert each.title.startswith("Time per output token, as expected: hf:llama.json, fp32, decode")
+    assert rates.title.startswith("Tokens per second of all sequences, as expected")
     assert [column.key for column in each.columns] == ["seq_len", "batch=1", "batch=2", "batch=4"]
     by_case = {(c["case"]["batch"], c["case"]["options"]["seq_len"]): c for c in promised_json(found)}
     for table, name in ((each, "time_per_output_token"), (rates, "tokens_per_second")):
         told = {(b, row[0].value): row[n].value for row in table.rows for n, b in enumerate(BATCHES, 1)}
-        assert told == {place: case["answers"][name] for place, case in by_case.items()}
+        assert told == {place: case["predicted_answers"][name]["value"] for place, case in by_case.items()}
     assert memory.rows[2][3].value == by_case[4, 24]["memory"]["peak"]
     shown = rl.table(found)
     assert max(map(len, shown.splitlines())) <= 80

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import ModuleType
 
 import pytest
+from tests.ranked_steps import a_card, relu_on, steps
 from tests.table_samples import (
     INFERENCE,
     STEADY,
@@ -74,6 +75,16 @@ def test_summary_of_an_estimate() -> None:
     assert {key: row(view)[key] for key in expected} == expected
     assert {value for key, value in row(view).items() if key not in expected} == {None}
     assert cell(view, "throughput").sign == "<="
+
+
+def test_throughput_goes_by_the_expected_time_where_nothing_was_measured() -> None:
+    # 100 samples in 1 ms at 0.8 of 1 TB/s; no time is expected of two cards, whose bound is 0.8 ms.
+    card = a_card("card")
+    view = summary(steps(relu_on(card), relu_on(replace(card, name="two", count=2))))
+    assert [row(view, i)["throughput_from"] for i in (0, 1)] == ["predicted", "bound"]
+    assert row(view, 0)["throughput"] == pytest.approx(1e5)
+    assert [cell(view, "throughput", i).sign for i in (0, 1)] == ["", "<="]
+    assert {"samples per second: by the expected time", "<= samples per second that the bound allows"} <= {*view.notes}
 
 
 def test_summary_of_an_estimate_beside_a_measurement() -> None:

@@ -44,9 +44,12 @@ class AnsweredRow(Protocol):
     def measured(self) -> Measured | None: ...
 
 
-def answer_column(quantity: Quantity, show: Literal["always", "room", "files"] = "always") -> Column:
+def answer_column(
+    quantity: Quantity, show: Literal["always", "room", "files"] = "always", *, expected: bool = False
+) -> Column:
     """Return the column of what people ask of a step: a bound is the least time and the highest rate.
 
+    With `expected`, what was not measured is the expected number where there is one.
     An energy is an upper figure of a measured time. Of a bound it is neither the least nor the most, and not shown:
     where nothing was measured, :func:`expected_columns` have it.
     """
@@ -55,6 +58,9 @@ def answer_column(quantity: Quantity, show: Literal["always", "room", "files"] =
     def read(row: AnsweredRow) -> Entry:
         value = None if row.only else quantity.read(row.evidence, time="measured" if energy else None).value
         sign: Sign = ">=" if quantity.better == "less" else "<="
+        if expected and not row.only and not energy and row.measured is None:
+            known = quantity.read(row.evidence, time="predicted").value
+            value, sign = (value, sign) if known is None else (known, "")
         if energy or (row.measured is not None and quantity.timed):
             sign = "<=" if energy else ""
         return Entry(value, "" if value is None else sign)
@@ -88,10 +94,14 @@ def expected_columns(quantity: Quantity, shown: Literal["always", "files"] = "al
     yield Column(f"{name}_high", f"{header}, 90 %", quantity.unit, end(1), group="time", show="files")
 
 
-def notes_on_tokens(rows: Sequence[AnsweredRow]) -> Iterator[str]:
-    """Yield what the answers in tokens mean."""
+def notes_on_tokens(rows: Sequence[AnsweredRow], *, expected: bool = False) -> Iterator[str]:
+    """Yield what the answers in tokens mean, of columns that give expected ones or bounds."""
     steps = [(row, step_time(row.total, row.measured)[1]) for row in rows if row.only is None]
-    if any(origin == "bound" for _, origin in steps):
+    bounded = [row.total for row, origin in steps if origin == "bound"]
+    known = [total is not None and total.predicted_seconds is not None for total in bounded]
+    if expected and any(known):
+        yield "tokens per second and times of a token: by the expected time"
+    if bounded and not (expected and all(known)):
         yield "<= tokens per second, >= times of a token, that the bound allows"
     wholes = [row.evidence for row, _ in steps]
     if any(ENERGY_PER_TOKEN.read(evidence, time="measured").value is not None for evidence in wholes):

@@ -42,7 +42,7 @@ from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Sho
 from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.answers import ANSWERS, COSTS, ENERGY_PER_SAMPLE, ENERGY_PER_TOKEN
 from rooflens.results.evidence import only_failed, piecewise
-from rooflens.results.factors import RateOrigin
+from rooflens.results.factors import Time
 from rooflens.results.parts import PartKind
 from rooflens.results.quantities import (
     AS_WRITTEN,
@@ -82,7 +82,7 @@ class _Row:
     phase: str
     total: Total | None
     measured: Measured | None
-    rate: tuple[float | None, RateOrigin | None] = (None, None)
+    rate: tuple[float | None, Time | None] = (None, None)
     as_written: float | None = None
     room: Room | None = None
     failed: str | None = None
@@ -157,13 +157,13 @@ SUMMARY_COLUMNS = (
     _time(ATTAINABLE_MFU.name, ATTAINABLE_MFU.header, PERCENT, lambda row: ATTAINABLE_MFU.of(row.total).value, "files"),
     _time("throughput", THROUGHPUT.header, "", _rate),
     replace(_time("throughput_from", "throughput from", "", "rate.1", "files"), align="left"),
-    *(answer_column(answer) for answer in IN_TOKENS if answer not in (ENERGY_PER_TOKEN, *COSTS)),
+    *(answer_column(answer, expected=True) for answer in IN_TOKENS if answer not in (ENERGY_PER_TOKEN, *COSTS)),
     *(answer_column(answer, "files") for answer in ANSWERS["generate"] if answer not in (*IN_TOKENS, *COSTS)),
     answer_column(ENERGY_PER_TOKEN),
     *expected_columns(ENERGY_PER_TOKEN),
     answer_column(ENERGY_PER_SAMPLE, "files"),
     *expected_columns(ENERGY_PER_SAMPLE, "files"),
-    *map(answer_column, COSTS),
+    *(answer_column(cost, expected=True) for cost in COSTS),
     *ROOM,
     Column("failed", "failed", read="failed", align="left"),
 )
@@ -243,9 +243,9 @@ def summary(rs: RecordSet) -> Table:
     """Return one row per case and source, and per phase where a step has several; the step as a whole comes last.
 
     An estimate and the measurement of its case share a row, so that bound, measured time and efficiency (bound over
-    measured) stand beside each other. Throughput is batch over measured seconds; without a measurement it is batch over
-    the bound, an upper bound marked ``<=``. Prefill and decode are answered in tokens. A case that failed has a row
-    that says why.
+    measured) stand beside each other. Throughput is batch over the measured time; without a measurement over the
+    expected one, and without that over the bound, an upper bound marked ``<=``. Prefill and decode are answered in
+    tokens. A case that failed has a row that says why.
     """
     evidence = join(rs)
     rows = []
@@ -262,7 +262,7 @@ def summary(rs: RecordSet) -> Table:
                     phase=only or (_whole(item.case) if several or not item.phases else item.phases[0]),
                     total=total,
                     measured=measured,
-                    rate=(None, None) if only else throughput(item.case, total, measured),
+                    rate=(None, None) if only else _rate_of(item, total, measured),
                     as_written=AS_WRITTEN.of(total).value if total and total.surplus else None,
                     room=None if only else item.room,
                 )
@@ -283,6 +283,13 @@ def summary(rs: RecordSet) -> Table:
         for column in SUMMARY_COLUMNS
     ]
     return build("Summary", columns, rows, notes=notes)
+
+
+def _rate_of(item: Evidence, total: Total | None, measured: Measured | None) -> tuple[float | None, Time | None]:
+    """Return samples per second, and by which time."""
+    rate, origin = throughput(item.case, total, measured)
+    expected = THROUGHPUT.read(item, time="predicted").value if origin == "bound" else None
+    return (rate, origin) if expected is None else (expected, "predicted")
 
 
 def _shown_here(rows: Sequence[_Row]) -> dict[str, Show]:
@@ -350,7 +357,10 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     yield from recomputation_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.rate[1] == "bound" and row.case.mode not in ANSWERS for row in rows):
         yield "<= samples per second that the bound allows"
-    yield from notes_on_tokens([row for row in rows if row.case.mode in ANSWERS and row.case.mode not in ANSWERING])
+    if any(row.rate[1] == "predicted" and row.case.mode not in ANSWERS for row in rows):
+        yield "samples per second: by the expected time"
+    in_tokens = [row for row in rows if row.case.mode in ANSWERS and row.case.mode not in ANSWERING]
+    yield from notes_on_tokens(in_tokens, expected=True)
     calls = [row.evidence.work for row in rows if row.only is None and row.case.mode == "inference"]
     if any(work.memory is not None and work.memory.kv_cache for work in calls if work is not None):
         yield (

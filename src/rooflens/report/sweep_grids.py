@@ -17,7 +17,7 @@ from rooflens.results.answers import (
     TIME_TO_FIRST_TOKEN,
     TOKEN_RATE,
 )
-from rooflens.results.quantities import BOUND, BYTES, MATMUL_FLOPS, MEMORY, THROUGHPUT, TIME
+from rooflens.results.quantities import BOUND, BYTES, MATMUL_FLOPS, MEMORY, PREDICTED, THROUGHPUT, TIME
 
 MANY = 24
 """Cases from which on a page has these tables instead of a row for each."""
@@ -50,13 +50,17 @@ def sweep_grids(records: RecordSet) -> list[Table]:
     cells = {(_value(item.case, down), _value(item.case, across)): item for item in evidence}
     if len(cells) < len(evidence):
         return []
-    asked = _ASKED.get(evidence[0].case.mode, (TIME, BOUND, THROUGHPUT))
+    asked = _ASKED.get(evidence[0].case.mode, (TIME, PREDICTED, BOUND, THROUGHPUT))
     if evidence[0].case.device is None and not any(item.measured() for item in evidence):
         asked = _WORK
     about = replace(evidence[0].case, batch=None, options=())
     words = ", ".join(filter(None, (about.model, shared([item.case for item in evidence]))))
     where = f" on {about.device}" if about.device else ""
-    drawn = (_grid(quantity, cells, down, across, f"{words}{where}") for quantity in (*asked, MEMORY))
+    totals = [item.total() for item in evidence if item.measured() is None]
+    expected = len(totals) == len(evidence) and all(t is not None and t.predicted_seconds is not None for t in totals)
+    read = {q: {place: _entry(q, item, expected) for place, item in cells.items()} for q in (*asked, MEMORY)}
+    by = ", as expected" if expected else ""
+    drawn = (_grid(quantity, entries, axes, by, f"{words}{where}") for quantity, entries in read.items())
     tables = [table for table in drawn if table is not None]
     return [*tables[:-1], replace(tables[-1], notes=(*tables[-1].notes, WHERE_THE_REST_IS))] if tables else []
 
@@ -80,14 +84,17 @@ def _value(case: Case, axis: str) -> Scalar | None:
     return case.batch if axis == "batch" else dict(case.options).get(axis)
 
 
-def _grid(quantity: Quantity, cells: Mapping[_Place, Evidence], down: str, across: str, words: str) -> Table | None:
+def _grid(
+    quantity: Quantity, entries: Mapping[_Place, Entry], axes: tuple[str, str], by: str, words: str
+) -> Table | None:
     """Return one number of every case; None where nobody knows it."""
-    entries = {place: _entry(quantity, item) for place, item in cells.items()}
+    down, across = axes
     if all(entry.value is None for entry in entries.values()):
         return None
     signs = {entry.sign for entry in entries.values() if entry.value is not None}
     told = _SIGNS[signs.pop()] if len(signs) == 1 else ""
-    lines, columns = (sorted({place[n] for place in cells}, key=_number) for n in (0, 1))
+    told = by if quantity.timed and not told else told
+    lines, columns = (sorted({place[n] for place in entries}, key=_number) for n in (0, 1))
     every = -(-len(lines) // MOST)
     shown = list(dict.fromkeys((*lines[::every], lines[-1])))
 
@@ -109,8 +116,8 @@ def _number(value: Scalar | None) -> float:
     return value if isinstance(value, int | float) else 0
 
 
-def _entry(quantity: Quantity, item: Evidence) -> Entry:
+def _entry(quantity: Quantity, item: Evidence, expected: bool) -> Entry:
     value = quantity.read(item).value
     if quantity is MEMORY:
         return Entry(value, mark="!" if item.room is not None and item.room.fits is False else "")
-    return answer_column(quantity).entry(WholeCase(item)) if quantity.timed else Entry(value)
+    return answer_column(quantity, expected=expected).entry(WholeCase(item)) if quantity.timed else Entry(value)

@@ -122,13 +122,16 @@ def explored(records: RecordSet) -> dict[str, Any]:
     """
     rows = _Rows(records)
     table = summary(records)
+    facets = _facets(rows)
+    ranks = list(_ranks(table))
     levels = shown_levels(None, records.summed, rows.devices[:FEW_DEVICES]) if rows.known else ("dram",)
     return {
         "count": len(table.rows),
-        "facets": _facets(rows),
+        "facets": facets,
         "sources": _sources(rows),
         "columns": _columns(table),
-        "ranks": list(_ranks(table)),
+        "ranks": ranks,
+        "firstRank": _first_rank(table, ranks, facets),
         "memory": _memory(rows),
         "spent": _spent(rows),
         "devices": [_device(device, rows.device_names[device.name], levels) for device in rows.devices],
@@ -216,6 +219,19 @@ def _ranks(table: Table) -> Iterator[dict[str, Any]]:
             number = keys.index(key)
             if any(row[number].value is not None for row in table.rows):
                 yield {"column": number, "better": quantity.better, "title": quantity.title}
+
+
+def _first_rank(table: Table, ranks: Sequence[Mapping[str, Any]], facets: Sequence[Mapping[str, Any]]) -> str:
+    """Return the key of the column by which steps are ranked at first: known of half of the rows shown, or of most."""
+    opened = [
+        row
+        for number, row in enumerate(table.rows)
+        if all(not facet["first"] or facet["values"][facet["of"][number]] in facet["first"] for facet in facets)
+    ]
+    known = [(sum(row[rank["column"]].value is not None for row in opened), rank["column"]) for rank in ranks]
+    most = max((count for count, _ in known), default=0)
+    enough = (column for count, column in known if count >= most / 2)
+    return next((table.columns[column].key for column in enough), "")
 
 
 def _memory(rows: _Rows) -> dict[str, Any]:

@@ -24,17 +24,22 @@ _CAUSES = {cause: cause.replace("_", " ") for cause in (*MEMORY_CAUSES, _WORKSPA
 TIME_COLOURS: Mapping[str, str] = {
     "weights": "#0072b2",
     "cache": "#56b4e9",
+    "activations": "#660000",
     "products": "#d55e00",
     "attention": "#cc79a7",
+    "norms": "#e69f00",
+    "element-wise": "#009e73",
     "other": "#b2b2b2",
 }
 """What a step waits for, in the order of the bars."""
 _PRODUCTS = ("matmul", "convolution")
+_BY_FAMILY = {"normalization": "norms", "elementwise": "element-wise"}
+"""Families that are a cause of their own, whatever they wait for."""
 _READ_THE_CACHE = ("attention", "matmul", "scan")
 """Families that read what earlier tokens left, where a step decodes and they have no weights."""
 TIME_NOTES = (
-    "weights, cache: the bound is that of reading them; products, attention: that of their arithmetic;",
-    "other: element-wise work, norms, and the reading and writing of activations",
+    "weights, cache: the bound is that of reading them; activations: of what products and attention read and write",
+    "products, attention: of their arithmetic; other: copies, pooling, lookups, losses and the rest",
 )
 Amounts = Mapping[str, float]
 """How much of something each group has."""
@@ -156,9 +161,12 @@ def bound_by_cause(item: Evidence) -> Amounts:
 
 def _cause(record: Record, bound_by: str, *, decodes: bool) -> str:
     """Return what one operation waits for: its arithmetic, or whatever most of its bytes are."""
-    if bound_by != "dram":
-        return "products" if record.kind in _PRODUCTS else "attention" if record.kind == "attention" else "other"
+    multiplies = record.kind in (*_PRODUCTS, "attention")
+    if bound_by != "dram" and multiplies:
+        return "products" if record.kind in _PRODUCTS else "attention"
     moved = record.traffic
-    if moved is not None and moved.weights >= moved.inputs + moved.outputs:
+    if bound_by == "dram" and moved is not None and moved.weights >= moved.inputs + moved.outputs:
         return "weights"
-    return "cache" if decodes and record.kind in _READ_THE_CACHE else "other"
+    if bound_by == "dram" and decodes and record.kind in _READ_THE_CACHE:
+        return "cache"
+    return "activations" if multiplies else _BY_FAMILY.get(record.kind, "other")

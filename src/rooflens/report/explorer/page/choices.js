@@ -7,7 +7,7 @@ const LONG = 12; // values beyond which a list of choices has a field to search 
 const ALL = "*"; // what the address says of a choice that was given up
 
 const firstLevel = page.levels.includes("dram") ? "dram" : page.levels[0];
-const firstRank = page.ranks.length ? page.columns[page.ranks[0].column].key : "";
+const firstRank = page.firstRank;
 const SINGLE = { level: firstLevel, rank: firstRank, colour: "", sort: "", held: "", pick: "" };
 const state = { chosen: {}, ...SINGLE };
 reset();
