@@ -3,6 +3,7 @@
 # One case after the other, each with its own time limit; records go to OUT, reports and traces to OUT/keep.
 # Afterwards: PYTHONPATH=. python benchmarks/counted.py --out benchmarks/results/counted-CARD.json OUT/*.jsonl
 set -u
+export PYTHONPATH=".:src:${PYTHONPATH:-}"
 out=$1
 limit=${2:-600}
 mkdir -p "$out/keep"
@@ -16,10 +17,10 @@ count() {
     echo "== $(($(date +%s) - begun)) s"
 }
 decoder=$out/keep/decoder-1b.json
-PYTHONPATH=. python3 -c 'import json; from benchmarks.memory import DECODER; print(json.dumps(DECODER))' > "$decoder"
+python3 -c 'import json; from benchmarks.memory import DECODER; print(json.dumps(DECODER))' > "$decoder"
 # As many parameters in 4 layers, whose training step is the one in docs/counters.md.
 wide=$out/keep/decoder-wide.json
-PYTHONPATH=. python3 -c 'import json; from benchmarks.counted import WIDE_DECODER; print(json.dumps(WIDE_DECODER))' > "$wide"
+python3 -c 'import json; from benchmarks.counted import WIDE_DECODER; print(json.dumps(WIDE_DECODER))' > "$wide"
 count vit-train vit_b_16 -b 16 --dtype bf16 --mode train
 count decoder-train "hf:$wide" -b 1 --seq-len 512 --dtype bf16 --mode train
 count resnet50 resnet50 -b 16 --dtype bf16
