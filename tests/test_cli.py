@@ -184,6 +184,8 @@ def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], words: tupl
     [
         (("estimate", "resnet18", "--by", "modules"), "; did you mean 'module' or 'model'?"),
         (("read", "run.jsonl", "--mode", "Trian"), "; did you mean 'train'?"),
+        (("rank", "resnet18", "--by", "price"), "; did you mean 'cost'?"),
+        (("plot", "--width", "wide", "--device", "t4", "-o", "a.png"), "no width in millimetres; write 85"),
         (("estimate", "resnet18", "--by", "zzz"), "'op', 'kernel'."),  # nothing is near
     ],
 )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.ranked_steps import TERA, a_card, relu_on, steps
 
 import rooflens as rl
+from rooflens.report.arranged import TableView
+from rooflens.report.asked_tables import asked_tables
 from rooflens.report.columns import BELOW_BOUND
 from rooflens.report.figures.page_layout import Plane, arrange
 from rooflens.report.figures.roofline import roofline_figure
+from rooflens.report.figures.roofline_data import stems
 from rooflens.results import RecordSet
 
 SLOW, FAST = a_card("slow"), a_card("fast", 2 * TERA)
@@ -93,3 +97,32 @@ def test_an_expected_time_below_the_bound_is_marked_as_tables_mark_it(tmp_path: 
     assert not usual.whiskers[0].below_bound
     assert f"{BELOW_BOUND}." not in usual.notes
     assert rl.explore(relu_on(SLOW)).data["marks"]["below_bound"] == [False, False]
+
+
+def test_areas_and_shares_of_parts_are_of_the_expected_time() -> None:
+    # Both have the bound of 800 MB at 1 TB/s; the second one's tensors are three times as large.
+    card = a_card("toy")
+    small, large = relu_on(card, 100), relu_on(card, 300)
+    whole, first = small
+    (second,) = (record for record in large if record.scope == "op")
+    assert second.work is not None
+    second = replace(second, case=first.case, kind="other", path="b", work=replace(second.work, bytes={"dram": 8e8}))
+    both = RecordSet([whole, first, second], devices={card.name: card})
+    (table,) = asked_tables(both, TableView(by="family"))
+    shown = {column.key: column for column in table.columns}
+    assert shown["expected_share"].show == shown["predicted_seconds"].show == "always"
+    first_time, second_time = (both.sum([record], card).predicted_seconds or 0.0 for record in (first, second))
+    assert second_time > 1.2 * first_time
+    wanted = [second_time / (first_time + second_time), first_time / (first_time + second_time)]
+    place = [column.key for column in table.columns].index("expected_share")
+    assert [row[place].value for row in table.rows] == pytest.approx(wanted)
+    shares = {mark.label: mark.share for mark in roofline_figure(both, by="family").marks if not mark.whole}
+    assert sorted(shares.values(), reverse=True) == pytest.approx(wanted)
+
+
+def test_a_band_is_joined_to_the_mark_of_its_bound() -> None:
+    figure = roofline_figure(both(), by="phase")
+    lines = list(stems(figure.whiskers))
+    assert {line.start for line in lines} == {(mark.x, mark.y) for mark in figure.marks}
+    assert all(line.end[1] < line.start[1] for line in lines)
+    assert not list(stems([*figure.whiskers] * 16))  # too many to follow

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.figure_samples import chain, device, measured, records
 
 import rooflens as rl
 from rooflens.records import Case
+from rooflens.report.case_names import differing, name_of, shared
 from rooflens.report.figures.drawn_marks import drawn_marks
 from rooflens.report.figures.labels import TextLine, footnotes, legend
 from rooflens.report.figures.page_layout import arrange
 from rooflens.report.figures.palette import OTHER, group_colours
-from rooflens.report.figures.point_names import PointName, merged
+from rooflens.report.figures.point_names import PointName, merged, trail_names
 from rooflens.report.figures.saving import Figure
 from rooflens.report.model_families import family_of
 
@@ -129,3 +131,29 @@ def test_marks_that_lie_on_one_another_are_named_together() -> None:
 def test_batches_are_listed_by_size() -> None:
     figure = roofline(["net"], [64, 8, 128, 1])
     assert figure.groups == ("batch 1", "batch 8", "batch 64", "batch 128")
+
+
+def test_cases_are_named_by_the_options_in_which_they_differ() -> None:
+    one = Case(model="llm", device="toy-100", batch=1, options=(("seq_len", 4096), ("weights", "fp8")))
+    other = replace(one, options=(("seq_len", 8192), ("weights", "fp8")))
+    bare = replace(one, options=(("weights", "fp8"),))
+    assert differing([one, other, bare]) == ("seq_len",)
+    assert [name_of(case, ["batch size", "seq_len"]) for case in (one, bare)] == ["batch 1 seq_len=4096", "batch 1"]
+    assert name_of(bare, ["seq_len"]) == "no seq_len"
+    assert shared([one, other]) == "batch 1, fp32, inference, weights=fp8"
+
+
+def test_a_step_on_few_devices_is_named_on_each() -> None:
+    slow = replace(device(), name="slow", title="Slow")
+    items = [
+        part
+        for name in ("toy-100", "slow")
+        for batch in (1, 8)
+        for part in chain(Case(model="net", device=name, batch=batch, mode="inference"), 1, scale=batch, traffic=1.0)
+    ]
+    figure = rl.roofline(records(items, [device(), slow]), by="model")
+    assert sorted(trail.device or 0 for trail in figure.trails) == [0, 1]
+    names = [
+        row.text for kind in trail_names(figure, drawn_marks(figure, group_colours(figure.groups))) for row, _ in kind
+    ]
+    assert sorted(names) == ["batch 1", "batch 1", "batch 8", "batch 8"]

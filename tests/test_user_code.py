@@ -26,6 +26,7 @@ from rooflens.errors import (
 )
 from rooflens.models import CallAgain, split_inputs, workload
 from rooflens.models.installed import is_own_function
+from rooflens.models.load import find
 from rooflens.records import Trace
 from rooflens.running.endings import last_words
 from rooflens.running.jobs import Refused
@@ -360,3 +361,15 @@ def test_no_message_of_users_code_is_endless(body: str, tmp_path: Path) -> None:
 def test_a_process_that_ends_itself_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="the worker process ended by itself with code 0 before it gave an answer"):
         rl.estimate(own_file(tmp_path, "import os\nos._exit(0)"))
+
+
+def test_a_file_without_a_function_is_told_its_functions_and_does_not_run(tmp_path: Path) -> None:
+    file = tmp_path / "nets.py"
+    file.write_text("1 / 0\ndef _helper(): ...\ndef small(): ...\ndef large(batch=1): ...\n")
+    with pytest.raises(rl.RooflensError, match=r"nets\.py:small; it has small, large"):
+        find(str(file))
+    file.write_text("def (")
+    with pytest.raises(rl.RooflensError, match=r"name the function that makes it: .*nets\.py:build$"):
+        find(str(file))
+    with pytest.raises(rl.RooflensError, match="there is no such file"):
+        find(str(tmp_path / "none.py"))

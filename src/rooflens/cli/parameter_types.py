@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,38 @@ class OptionType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]
-    """One of some words; of a word that is none of them the message says which was meant."""
+    """One of some words; of a word that is none of them the message says which was meant.
+
+    Args:
+        meant: words that people type for some of them.
+    """
+
+    def __init__(self, choices: Sequence[str], meant: Mapping[str, str] | None = None) -> None:
+        super().__init__(choices)
+        self.meant = meant or {}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            near = get_close_matches(str(value).lower(), self.choices, n=2, cutoff=0.6)
+            word = str(value).lower()
+            near = [self.meant[word]] if word in self.meant else get_close_matches(word, self.choices, n=2, cutoff=0.6)
             if not near:
                 raise
             hint = f"; did you mean {' or '.join(map(repr, near))}?"
             raise click.BadParameter(error.message.rstrip(".") + hint, ctx, param) from error
+
+
+class Millimetres(OptionType):
+    """A width, with its unit or without."""
+
+    name = "mm"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return float(str(value).removesuffix("mm"))
+        except ValueError:
+            self.fail(f"{value!r} is no width in millimetres; write 85", param, ctx)
 
 
 class IntList(OptionType):

@@ -11,7 +11,7 @@ import rooflens as rl
 from rooflens.cli.command_group import say
 from rooflens.cli.completion import devices_option
 from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, open_option, open_page, save_picture
-from rooflens.cli.parameter_types import OneOf
+from rooflens.cli.parameter_types import Millimetres, OneOf
 from rooflens.errors import FileError
 
 
@@ -57,7 +57,7 @@ from rooflens.errors import FileError
 )
 @click.option(
     "--width",
-    type=float,
+    type=Millimetres(),
     help="Width of a .png, .svg or .pdf in millimetres, 85 for one column of a paper, where letters have 7 points.",
 )
 @click.option("--title", help="Title; default: what the records have in common.")

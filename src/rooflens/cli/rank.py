@@ -41,7 +41,7 @@ _options = all_of(
     ),
     click.option(
         "--by",
-        type=OneOf(ORDERS),
+        type=OneOf(ORDERS, meant={"price": "cost", "power": "energy", "latency": "time", "speed": "throughput"}),
         default="throughput",
         show_default=True,
         help="What decides: samples or tokens per second; time of the step; energy or cost of a sample or token.",

@@ -264,7 +264,7 @@ def _nothing_in_common(before: Sequence[Evidence], after: Sequence[Evidence]) ->
         if not side:
             return f"the {which} side holds no measured time: there is nothing to compare (rooflens measure makes one)"
     if {item.case.model for item in before}.isdisjoint(item.case.model for item in after):
-        remedy = "compare the same models (or across='model')"
+        remedy = "compare the same models, or across them (--across model)"
     elif unlike := _unlike(before, after):
         remedy = f"the sides differ in {' and '.join(unlike)}: compare across it (--across {unlike[0]})"
         if "device" in unlike:

@@ -84,7 +84,9 @@ def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
         return transformers.blueprint(model, options, mode)
     if ".py:" in model:
         return userfile.blueprint(model)
-    if "/" in model or model.endswith(".py"):
+    if model.endswith(".py"):
+        raise userfile.without_function(model)
+    if "/" in model:
         raise unknown_model(model, remedy=ALL_NAMES)
     torchvision.require()
     blueprint = torchvision.blueprint(model, options)

@@ -9,6 +9,7 @@ or count its calls. So a worker reads one file and calls its function once; a fu
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import operator
@@ -26,13 +27,14 @@ from unittest.mock import patch
 import torch
 from torch.utils._pytree import tree_leaves
 
-from rooflens.errors import InvalidValue, ModelError, UnknownModel, class_of, cut, exit_code, message_of
+from rooflens.errors import FileError, InvalidValue, ModelError, UnknownModel, class_of, cut, exit_code, message_of
 from rooflens.models.blueprint import Blueprint, Example, MadeByUser
 from rooflens.models.forms import example_of, module_and_inputs
 from rooflens.models.installed import is_own_function
 from rooflens.models.process import meta_parameters, neutral
 from rooflens.models.settings import changed, settings
 from rooflens.models.step import sum_of_outputs
+from rooflens.opening import read_text
 from rooflens.runs.run import PLACES, Place
 
 _MOST_SHAPES = 3
@@ -105,6 +107,21 @@ def blueprint(name: str) -> Blueprint:
         return _called(name, function, read, first if batch is None else batch, place)
 
     return Blueprint(name=name, make=make, loss=sum_of_outputs, batched=batched, default_batch=first)
+
+
+def without_function(path: str) -> UnknownModel:
+    """Return the error of a model that is a file alone, with the functions that its text defines; nothing runs."""
+    file = Path(path)
+    if not file.is_file():
+        return UnknownModel("model file", path, [], "; there is no such file")
+    try:
+        body = ast.parse(read_text(file)).body
+    except (SyntaxError, ValueError, RecursionError, FileError):
+        body = []
+    known = [node.name for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    has = f"; it has {', '.join(known)}" if known else ""
+    example = known[0] if known else "build"
+    return UnknownModel("model", path, [], f"; name the function that makes it: {path}:{example}{has}")
 
 
 def _called(name: str, function: Callable[..., Any], read: _ReadFile, batch: int | None, place: Place) -> MadeByUser:

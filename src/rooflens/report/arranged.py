@@ -15,7 +15,7 @@ IN_ORDER = "order"
 """The sort key that leaves rows as they are."""
 _COSTLIEST = ("measured_seconds", "predicted_seconds", "seconds", "dram_bytes", "flops")
 """Columns by which rows are sorted if nobody says by which, the first that is known and always shown."""
-_SHARES = {"time_share": "time", "share": "bound", "bytes_share": "bytes"}
+_SHARES = {"time_share": "time", "expected_share": "expected time", "share": "bound", "bytes_share": "bytes"}
 """Columns that tell how much some rows hold, and of what."""
 _AMOUNTS = {
     "measured_seconds": "time",

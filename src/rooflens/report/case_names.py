@@ -37,7 +37,6 @@ _FIELDS: Mapping[str, Callable[[Case], str]] = {
     "batch size": lambda c: "" if c.batch is None else f"batch {c.batch}",
     "dtype": lambda c: c.dtype,
     "mode": lambda c: c.mode,
-    "options": lambda c: " ".join(f"{name}={value}" for name, value in c.options),
 }
 
 
@@ -55,18 +54,32 @@ def short_device(name: str) -> str:
 
 
 def differing(cases: Sequence[Case]) -> tuple[str, ...]:
-    """Return the fields in which `cases` differ; the model if they differ in none."""
-    fields = tuple(field for field, text in _FIELDS.items() if len({text(case) for case in cases}) > 1)
-    return fields or ("model",)
+    """Return the fields and options in which `cases` differ; the model if they differ in none."""
+    return tuple(name for name, texts in _texts(cases).items() if len(set(texts)) > 1) or ("model",)
 
 
 def shared(cases: Sequence[Case]) -> str:
     """Return what all cases have in common beside the model."""
-    texts = ({text(case) for case in cases} for field, text in _FIELDS.items() if field != "model")
-    return ", ".join(filter(None, (values.pop() for values in texts if len(values) == 1)))
+    texts = {name: texts[0] for name, texts in _texts(cases).items() if name != "model" and len(set(texts)) == 1}
+    options = " ".join(text for name, text in texts.items() if name not in _FIELDS)
+    return ", ".join(filter(None, (*(text for name, text in texts.items() if name in _FIELDS), options)))
 
 
 def name_of(case: Case, fields: Iterable[str]) -> str:
-    """Return the values of some fields of a case; "no batch size" if it has none of them."""
+    """Return the values of some fields and options of a case; "no batch size" if it has none of them."""
     asked = tuple(fields)
-    return " ".join(filter(None, (_FIELDS[field](case) for field in asked))) or f"no {asked[0]}"
+    return " ".join(filter(None, (_text(case, field) for field in asked))) or f"no {asked[0]}"
+
+
+def _texts(cases: Sequence[Case]) -> dict[str, list[str]]:
+    """Return the values of each field, and of each option that any case has, case by case."""
+    options = dict.fromkeys(name for case in cases for name, _ in case.options)
+    return {name: [_text(case, name) for case in cases] for name in (*_FIELDS, *options)}
+
+
+def _text(case: Case, field: str) -> str:
+    """Return the value of a field or of an option; "" where a case has none."""
+    if field in _FIELDS:
+        return _FIELDS[field](case)
+    value = dict(case.options).get(field)
+    return "" if value is None else f"{field}={value}"

@@ -379,4 +379,5 @@ def misfits(evidence: Iterable[Evidence]) -> Iterator[str]:
             f" free) of {show(room.memory, 'B')}, {show(room.excess, 'B')} too much{remedy}"
         )
     if len(too_large) > _NAMED:
-        yield f"{len(too_large) - _NAMED} more steps do not fit into the memory of their devices"
+        more = len(too_large) - _NAMED
+        yield f"{more} more step{'s do' if more > 1 else ' does'} not fit into the memory of the device"

@@ -28,7 +28,7 @@ from rooflens.report.columns import (
     whole,
 )
 from rooflens.report.module_tree import ITSELF, Module, modules, with_own_rows
-from rooflens.report.part_tables import CEILINGS, NOTE, in_phase
+from rooflens.report.part_tables import CEILINGS, EXPECTED_SHARE, NOTE, in_phase, led_by_expected
 from rooflens.report.table import COUNT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
 from rooflens.results.parts import PieceOfCase, without_work
@@ -48,6 +48,7 @@ class _ModuleRow(PieceOfCase):
         calls: of operations.
         own: work of the operations of the module itself.
         below: what is known of the module and of all in it; None where nothing is.
+        of_expected: the time to expect of all modules.
     """
 
     module: Module
@@ -56,6 +57,7 @@ class _ModuleRow(PieceOfCase):
     calls: int
     own: Total
     below: tuple[TracedModule, ...] | None
+    of_expected: float | None
 
     @property
     def results(self) -> float | None:
@@ -116,6 +118,7 @@ _TIMES = (
     *BOUNDS,
     SHARE,
     PIECE_PREDICTED,
+    EXPECTED_SHARE,
     PIECE_TIME,
     TIME_SHARE,
     PIECE_EFFICIENCY,
@@ -197,7 +200,7 @@ def module_tree(
     tree = _Tree(case=rs.cases[0], phase=only, records=records, of=records.total(), tops=tops, depth=depth)
     rows = [row for row in tree.rows() if row.seconds is not None or row.total.records]
     notes = [*tree.notes(rows), *(times.notes if times is not None else ())]
-    return build("Modules", headed_by_clock(_TREE, times or ()), rows, notes=notes)
+    return build("Modules", headed_by_clock(led_by_expected(_TREE, rows), times or ()), rows, notes=notes)
 
 
 def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bool = False) -> Table:
@@ -241,7 +244,7 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
     frozen = any(one.trainable != one.parameters for row in rows for one in row.below or ())
     columns = [replace(c, show="always" if frozen else "files") if c.key == "trainable" else c for c in LAYER_COLUMNS]
     every = (record for item in items for record in item.pieces or ())
-    return build("Layers", headed_by_clock(columns, every), rows, notes=notes)
+    return build("Layers", headed_by_clock(led_by_expected(columns, rows), every), rows, notes=notes)
 
 
 def at_depth(rs: RecordSet, depth: int | None = None) -> RecordSet:
@@ -286,6 +289,7 @@ class _Tree:
         every = [module for top in self.tops for module in top.walk()]
         own, timed = [r for module in every for r in module.own], [r for module in every for r in module.timed]
         of_seconds = sum_of_known(record.seconds for record in timed)
+        of_expected = self.records.sum(own, self.of.device).predicted_seconds
         called = set(map(id, (*own, *without_work(own, timed))))
         rows = []
         for module in self._known:
@@ -312,6 +316,7 @@ class _Tree:
                     below=tuple(each.traced for each in below if each.traced is not None) or None,
                     seconds=seconds,
                     of_seconds=of_seconds,
+                    of_expected=of_expected,
                     ceilings=ceiling_shares(total.records, self.of.device, seconds),
                 )
             )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.speed_of_light import LANES, PLACES, TENSOR, ceiling_shares
@@ -28,7 +28,7 @@ from rooflens.report.columns import (
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import UNATTRIBUTED, Evidence, RecordSet, join
 from rooflens.results.parts import PartKind, PieceOfCase, StepPart, parts
-from rooflens.results.quantities import ratio
+from rooflens.results.quantities import MATMUL_FLOPS, ratio
 
 SHOWN = 20
 """Operations and kernels in a table of which nobody asks for more or less."""
@@ -52,6 +52,11 @@ class PartRow(PieceOfCase):
     """A part of a case, as :class:`PieceOfCase`."""
 
     part: StepPart
+
+    @property
+    def of_expected(self) -> float | None:
+        """The time to expect of all parts."""
+        return self.of.predicted_seconds
 
     @property
     def highest(self) -> str | None:
@@ -119,9 +124,38 @@ def _ceiling(place: str) -> Column:
 CEILINGS = tuple(map(_ceiling, PLACES))
 """What a row with `ceilings` and a `total` reaches of each."""
 NOTE = ColumnNote(_NOTE, *(column.key for column in CEILINGS), "highest")
+EXPECTED_SHARE = Column(
+    "expected_share",
+    "share of expected",
+    PERCENT,
+    lambda row: ratio(row.total.predicted_seconds, row.of_expected),
+    group="time",
+    show="files",
+)
+
+
+def led_by_expected(columns: Iterable[Column], rows: Sequence[Any]) -> tuple[Column, ...]:
+    """Return columns in which the expected time of a piece leads, where it is known of each and none was timed."""
+    timed = any(row.seconds is not None for row in rows)
+    if timed or any(row.total.predicted_seconds is None for row in rows if row.total.seconds):
+        return tuple(columns)
+    leading, giving = {PIECE_PREDICTED.key, EXPECTED_SHARE.key}, {MATMUL_FLOPS.name, "bound_intensity"}
+    return tuple(
+        replace(column, show="always")
+        if column.key in leading
+        else replace(column, show="room")
+        if column.key in giving and column.show == "always"
+        else replace(column, header="share of bound", show="room")
+        if column is SHARE
+        else column
+        for column in columns
+    )
+
+
 _CALLS = Column("calls", "calls", COUNT, "part.calls", group="work", show="room")
 _TIMES = (
     PIECE_PREDICTED,
+    EXPECTED_SHARE,
     PIECE_TIME,
     TIME_SHARE,
     PIECE_EFFICIENCY,
@@ -221,13 +255,12 @@ def part_rows(item: Evidence, by: PartKind) -> list[PartRow]:
         for part, total in zip(found, totals, strict=True)
         if total.all_work is not None or part.seconds is not None
     ]
-    return sorted(rows, key=partial(_costliest, by))
+    return sorted(rows, key=_costliest)
 
 
-def _costliest(by: PartKind, row: PartRow) -> tuple[float, ...]:
+def _costliest(row: PartRow) -> tuple[float, ...]:
     total = row.total
-    expected = total.predicted_seconds if by == "op" else None
-    amounts = (row.seconds, expected, total.seconds, total.bytes.get("dram"), total.flops)
+    amounts = (row.seconds, total.predicted_seconds, total.seconds, total.bytes.get("dram"), total.flops)
     return tuple(-(amount or 0.0) for amount in amounts)
 
 
@@ -238,7 +271,7 @@ def part_table(items: Sequence[Evidence], by: PartKind) -> Table:
     total = _together(rows) if len(items) == 1 and by == "family" and len(rows) > 1 else None
     times = [record for item in items for record in item.pieces or ()]
     recorded = any(record.shapes is not None for record in times)
-    columns = _told_apart(rows, recorded) if by == "op" else PART_COLUMNS[by]
+    columns = _told_apart(rows, recorded) if by == "op" else led_by_expected(PART_COLUMNS[by], rows)
     return build(_TITLES[by], headed_by_clock(columns, times), rows, total=total, notes=notes)
 
 

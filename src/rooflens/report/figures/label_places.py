@@ -211,6 +211,7 @@ def first_free(
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 _RINGS = (0.0, 7.0, 16.0, 28.0, 42.0, 60.0, 82.0)
 _CROSSING = 14.0
+_THROUGH = 30.0
 _OTHERS = 1.0
 """Cost of naming the next mark instead of the first."""
 _NEAR, _BESIDE = 4.5, 8.0
@@ -223,11 +224,13 @@ def around(
     size: tuple[float, float],
     lines: Sequence[Segment] = (),
     also: Sequence[tuple[tuple[float, float], float]] = (),
+    marks: Sequence[Box] = (),
 ) -> list[Spot]:
     """Return places for a label of a round mark, best first: near ones, and such that no line crosses the text.
 
     Args:
         also: other marks of the same name, with their radii.
+        marks: those of any name; a leader through another one seems to name that.
     """
     width, height = size
     ranked: list[tuple[float, int, Spot]] = []
@@ -244,6 +247,9 @@ def around(
         away = math.hypot(from_x - x, from_y - y)
         rim = 1 - reach / away if away >= reach + _BESIDE else 0.0
         leader = (from_x, from_y, from_x + (x - from_x) * rim, from_y + (y - from_y) * rim) if rim else None
+        if leader is not None:
+            others = (mark for mark in marks if not (mark.left < x < mark.right and mark.bottom < y < mark.top))
+            cost += _THROUGH * sum(mark.crossed_by(leader) for mark in others)
         ranked.append((cost, len(ranked), Spot(box, x, leader)))
     return [spot for _, _, spot in sorted(ranked, key=lambda item: item[:2])]
 

@@ -29,7 +29,7 @@ SMALL, NORMAL, HEADING, TITLE = 8.0, 8.6, 9.4, 13.0
 """Sizes of type, in points."""
 LINE_HEIGHT = 1.3
 _GROWING = {"batch": "its batch", "img_size": "its image size", "seq_len": "its length"}
-_LONGEST_LABEL, _LONGEST_TITLE, _LONGEST_KEY = 30, 36, 28
+_LONGEST_LABEL, _LONGEST_TITLE, _LONGEST_KEY, LONGEST_CASE = 30, 36, 28, 48
 
 
 def shorten(text: str, longest: int = _LONGEST_LABEL) -> str:

@@ -132,7 +132,9 @@ def place(
             whole, reason = _whole_seconds(item, under)
             if reason:
                 placement.unplaced.append(Unplaced(label=item.case.label(), reason=reason))
-            kept = _draw_case(placement, [_timed(piece, whole, under, levels) for piece in of_case], under, by, most)
+            expected = _expected_of_parts(of_case, under)
+            timed = [_timed(piece, whole, expected, under, levels) for piece in of_case]
+            kept = _draw_case(placement, timed, under, by, most)
             told = f" of {item.case.label()} ({SOURCE_WORDS[item.work.sources[0]]})" if len(evidence) > 1 else ""
             told += f" under {under.device.name}" if len(places) > 1 and under.device is not None else ""
             placement.left_out += [f"Drawn{told}: {kept}"] if kept else []
@@ -180,12 +182,30 @@ def _whole_seconds(item: Evidence, under: CaseDevice) -> tuple[float | None, str
     return None if bound is None else bound.seconds, ""
 
 
-def _timed(piece: Piece, whole: float | None, under: CaseDevice, levels: Sequence[str]) -> PlacedPiece:
-    """Return a piece with its times: its bound, if its case has one (`whole`), and the observed one."""
+def _expected_of_parts(of_case: Sequence[Piece], under: CaseDevice) -> float | None:
+    """Return the time to expect of all parts of a case; None where it has none, or it is unknown of one of them."""
+    parts = [piece for piece in of_case if not piece.whole]
+    if len(parts) < 2:
+        return None
+    times = [under.records.sum(piece.records, under.device).predicted_seconds for piece in parts]
+    return None if any(time is None for time in times) else sum(filter(None, times))
+
+
+def _timed(
+    piece: Piece, whole: float | None, expected: float | None, under: CaseDevice, levels: Sequence[str]
+) -> PlacedPiece:
+    """Return a piece with its times: its bound, if its case has one (`whole`), and the observed one.
+
+    Its share is that of the `expected` time of all parts, where this is known of each, else that of the bound.
+    """
     times = []
-    bound = under.records.sum(piece.records, under.device).bound if whole else None
-    if whole and bound is not None and bound.seconds:
-        times.append(PieceTime("estimate", bound.seconds, bound.seconds / whole, f"bound by {bound.bound_by}"))
+    total = under.records.sum(piece.records, under.device) if whole else None
+    bound = None if total is None else total.bound
+    if whole and total is not None and bound is not None and bound.seconds:
+        share = bound.seconds / whole
+        if expected and not piece.whole and total.predicted_seconds is not None:
+            share = total.predicted_seconds / expected
+        times.append(PieceTime("estimate", bound.seconds, share, f"bound by {bound.bound_by}"))
     if piece.source is not None and piece.seconds and under.first:
         efficiency = bound.seconds / piece.seconds if bound is not None and under.own else None
         remark = f"efficiency {100 * efficiency:.3g} % of the bound" if efficiency else ""
@@ -289,7 +309,8 @@ def _whiskers(marks: Sequence[Mark], work: Work, piece: Piece) -> Iterator[Whisk
         times = (piece.expected.high, piece.expected.seconds, piece.expected.low)
         low, middle, high = ((mark.x, work.total_flops / seconds) for seconds in times)
         below = middle[1] > mark.y
-        yield Whisker(group=mark.group, device=mark.device, start=low, end=high, middle=middle, below_bound=below)
+        ends = {"start": low, "end": high, "middle": middle, "mark": (mark.x, mark.y)}
+        yield Whisker(group=mark.group, device=mark.device, below_bound=below, **ends)
 
 
 def _mark(piece: Piece, work: Work, time: PieceTime, under: CaseDevice, level: str, *, group: str, label: str) -> Mark:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rooflens.report.figures.drawn_marks import DrawnMark
 from rooflens.report.figures.label_places import Box
-from rooflens.report.figures.labels import HEADING, SMALL, TITLE, CeilingLabel, LegendRow, TextLine
+from rooflens.report.figures.labels import HEADING, SMALL, TITLE, CeilingLabel, LegendRow, TextLine, wrap
 
 KEY_HEIGHT = 14.5
 KEY_INDENT = 16.0
@@ -130,6 +130,16 @@ def at_places(keys: Sequence[Key], left: float, top: float, line: float) -> Iter
     """Yield the rows of the legend at their places on the page, on lines of a height."""
     for row, (start, end), down in keys:
         yield row, Box(left + start, top - (down + 1) * line, left + end, top - down * line)
+
+
+def in_one_block(label: CeilingLabel, room: float) -> CeilingLabel:
+    """Return the label of a whole device with its rates one after the other, and their origin once if they share it."""
+    title, *rates = label.rows
+    parts = [row.text.rpartition(", ") for row in rates]
+    origins = dict.fromkeys(origin for *_, origin in parts)
+    texts = [rate for rate, *_ in parts] if len(origins) == 1 else [row.text for row in rates]
+    text = ", ".join(texts) + (f" ({next(iter(origins))})" if len(origins) == 1 else "")
+    return replace(label, rows=(title, *wrap(text, rates[0].size, room))) if len(rates) > 1 else label
 
 
 def together(labels: Sequence[CeilingLabel], devices: int) -> list[CeilingLabel]:

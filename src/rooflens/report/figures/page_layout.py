@@ -45,6 +45,7 @@ from rooflens.report.figures.narrow_page import (
     Measures,
     at_places,
     in_a_row,
+    in_one_block,
     plane_height,
     short_label,
     small_label,
@@ -74,6 +75,8 @@ GUTTER = 18.0
 GAP = 3.0
 RUG_WIDTH = 7.0
 _MOST_UNPLACED = 4
+_MOST_AVOIDED = 60
+"""Marks and bands that leaders keep off: of more, all ways are full of them."""
 _ABOVE = 6.0
 """Between the plane and the name of its upright axis."""
 _SAMPLE = 24.0
@@ -201,7 +204,7 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
         height = plane_height(size, plane_width, width, foot + over) if below else max(PLANE_HEIGHT, need + high)
         return Box(size.left, foot, size.left + plane_width, foot + height)
 
-    surroundings, listed, inside = _placed_ceilings(figure, labels, marks, plane_box, stretch, size)
+    surroundings, listed, inside = _placed_ceilings(figure, labels, marks, plane_box, stretch, size, room)
     plane, taken = surroundings.plane, [spot for _, spot in inside]
     top, below_axis = plane.box.top + over - size.edge, bottom - size.under
     left, low = (size.edge, below_axis + 2 * GAP) if below else (plane.box.right + GUTTER, plane.box.bottom)
@@ -242,17 +245,21 @@ def _placed_ceilings(
     plane_box: Callable[[float], Box],
     stretch: Stretch,
     size: Measures,
+    room: float,
 ) -> tuple[_Surroundings, list[CeilingLabel], list[tuple[CeilingLabel, Spot]]]:
     """Return the plane, the labels that stand in the column, and those in the plane with their places.
 
     Args:
         plane_box: the plane of a page whose column of labels is so high.
+        room: width of that column, where it is below the plane.
     """
     below, few = size is not WIDE, len(figure.devices) <= FEW_DEVICES
     column = [] if below else [label for label in labels if label.beside]
     inside = [label for label in labels if label not in column]
     while True:
         listed = together(column, len(figure.devices)) if below else column
+        if size.dense and few and len(figure.devices) > 1:
+            listed = [in_one_block(label, room - _SAMPLE) for label in listed]
         need = sum(block_size(label.rows)[1] + GAP for label in listed) + 4 * GAP
         surroundings = _Surroundings.of(Plane(figure, plane_box(need)), marks, GAP if size.dense else -GAP)
         spots = _ceiling_spots(surroundings, inside, stretch)
@@ -373,8 +380,9 @@ def _point_spots(
 ) -> list[Spot | None]:
     """Return a place for each name at one of its marks, None for a name that finds none."""
     wishes = []
+    marks = [spot.box for spot in surroundings.marks] if len(surroundings.marks) <= _MOST_AVOIDED else []
     for row, dots in names:
         (point, radius), *also = ((surroundings.plane.at(dot), radius) for dot, radius in dots)
-        wishes.append(around(point, radius, (row.width, row.height), surroundings.lines, also))
+        wishes.append(around(point, radius, (row.width, row.height), surroundings.lines, also, marks))
     free = (surroundings.marks, surroundings.frame, GAP, stretch)
     return first_free(wishes, *free, labels=taken, walls=surroundings.roofs)

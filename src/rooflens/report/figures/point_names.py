@@ -12,7 +12,7 @@ from rooflens.report.escape import printable
 from rooflens.report.figures.axes import XY
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
 from rooflens.report.figures.drawn_marks import DrawnMark
-from rooflens.report.figures.labels import SMALL, TextLine, shorten
+from rooflens.report.figures.labels import LONGEST_CASE, SMALL, TextLine, shorten
 from rooflens.report.figures.palette import GREY
 from rooflens.report.figures.roofline_data import RooflineData
 
@@ -81,12 +81,14 @@ def piece_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointN
 def trail_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[list[PointName]]:
     """Return the names of trails, each once at any of its marks; then what grows at their ends, then between them.
 
-    Of many models sizes tell the batch. A trail of bounds and one of times share their names.
+    Of many models sizes tell the batch. A trail of bounds and one of times share their names, and so do those of many
+    devices.
     """
     reaches = {(one.mark.x, one.mark.y): one.reach for one in drawn}
     names: dict[str, list[XY]] = {}
-    ends: dict[tuple[str, str], dict[str, list[XY]]] = {}
-    between: dict[tuple[str, str], dict[str, list[XY]]] = {}
+    few = len(figure.devices) <= FEW_DEVICES
+    ends: dict[tuple[object, ...], dict[str, list[XY]]] = {}
+    between: dict[tuple[object, ...], dict[str, list[XY]]] = {}
     for trail in figure.trails:
         if trail.name:
             names.setdefault(trail.name, []).extend((trail.points[-1], *trail.points[:-1]))
@@ -94,15 +96,13 @@ def trail_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[list[P
             continue
         last = len(trail.points) - 1
         for number, (point, step) in enumerate(zip(trail.points, trail.steps, strict=True)):
-            own = (ends if number in (0, last) else between).setdefault((trail.group, trail.name), {})
+            key = (trail.group, trail.name, few and trail.device)
+            own = (ends if number in (0, last) else between).setdefault(key, {})
             own.setdefault(step, []).append(point)
     steps = [list(own.items()) for some in (ends, between) for own in some.values()]
     texts = [*([item] for item in names.items()), *steps]
     return [
-        [
-            (TextLine(shorten(printable(text)), SMALL), [(point, reaches[point]) for point in points[:_MOST_DOTS]])
-            for text, points in kind
-        ]
+        [(_case_line(text), [(point, reaches[point]) for point in points[:_MOST_DOTS]]) for text, points in kind]
         for kind in texts[: 2 * _MOST_CASES]
     ]
 
@@ -124,11 +124,16 @@ def case_names(at: Callable[[XY], XY], drawn: Sequence[DrawnMark]) -> list[Point
     ranked = sorted(cases.items(), key=lambda item: -max(map(apart, item[1])))[:_MOST_CASES]
     return [
         (
-            TextLine(shorten(printable(label)), SMALL),
+            _case_line(label),
             [((one.mark.x, one.mark.y), one.reach) for one in sorted(same, key=lambda one: -apart(one))[:_MOST_DOTS]],
         )
         for label, same in ranked
     ]
+
+
+def _case_line(text: str) -> TextLine:
+    """Return the name of a whole case, whose end and beginning both tell it apart."""
+    return TextLine(shorten(printable(text), LONGEST_CASE), SMALL)
 
 
 def point_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointName]:

@@ -6,6 +6,7 @@ nothing about its content.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,6 +111,7 @@ class Trail:
         points: its marks, in the order of the number.
         name: what tells it from other trails, "" where it is the only one.
         steps: the number at each mark, as text.
+        device: index into `RooflineData.devices`, None where it is not drawn.
     """
 
     number: str
@@ -117,6 +119,7 @@ class Trail:
     points: tuple[XY, ...]
     name: str = ""
     steps: tuple[str, ...] = ()
+    device: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,7 @@ class Whisker:
 
     Attributes:
         device: index into `RooflineData.devices`; where there are several, the middle has its colour.
+        mark: that of its bound; a thin line leads from there to the band.
         below_bound: the expected time is below the bound; told by a sign.
     """
 
@@ -133,7 +137,20 @@ class Whisker:
     start: XY
     end: XY
     middle: XY
+    mark: XY
     below_bound: bool = False
+
+
+MOST_STEMS = 30
+"""Bands that a line joins to the mark of their bound: more lines are a hatching."""
+
+
+def stems(whiskers: Sequence[Whisker]) -> Iterator[Link]:
+    """Yield thin lines from the marks of bounds down to the bands of the expected times, where they are few."""
+    if len(whiskers) <= MOST_STEMS:
+        for whisker in whiskers:
+            if whisker.end[1] < whisker.mark[1]:
+                yield Link(group=whisker.group, start=whisker.mark, end=whisker.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

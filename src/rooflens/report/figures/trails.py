@@ -46,6 +46,7 @@ def trails(steps: Sequence[tuple[Piece, Mark]], naming: Naming) -> Iterator[Trai
             points=tuple((mark.x, mark.y) for _, mark in row),
             name=named(case, phases),
             steps=tuple(_GROW[number].format(value) for value, _ in row),
+            device=row[0][1].device,
         )
 
 

@@ -30,6 +30,7 @@ from rooflens.report.figures.palette import (
     ceiling_dash,
     device_colour,
 )
+from rooflens.report.figures.roofline_data import stems
 
 POINTS_PER_INCH = 72
 # matplotlib's s is the square of a marker's size; these give a symbol the area of a circle of that diameter.
@@ -43,6 +44,7 @@ _SIZE: Mapping[Symbol, float] = {
 }
 _LINES, _MARKS, _TEXT = 2.0, 3.0, 4.0
 _TRAIL = (0, (3, 1.5))
+_STEM = (0, (1, 2))
 _BAND, _FAINTLY = 3.5, 0.35
 
 
@@ -112,6 +114,9 @@ def _lines(plane: Axes, page: Page) -> None:
     for trail in figure.trails:
         colour = page.colours[trail.group] if trail.group else GREY
         plane.plot(*zip(*trail.points, strict=True), color=colour, alpha=0.6, linestyle=_TRAIL, **thin)
+    for stem in stems(figure.whiskers):
+        ends = tuple(zip(stem.start, stem.end, strict=True))
+        plane.plot(*ends, color=page.colours[stem.group], alpha=0.6, linestyle=_STEM, **thin)
     for whisker in figure.whiskers:
         ends, colour = tuple(zip(whisker.start, whisker.end, strict=True)), page.colours[whisker.group]
         plane.plot(*ends, color=colour, linewidth=_BAND, alpha=_FAINTLY, solid_capstyle="butt", zorder=_LINES)

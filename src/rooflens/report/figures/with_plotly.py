@@ -43,7 +43,7 @@ from rooflens.report.figures.palette import (
     device_colour,
 )
 from rooflens.report.figures.plotly_labels import PX, harmless, label_annotations, markup, x_label
-from rooflens.report.figures.roofline_data import Link, RooflineData, Tie, Whisker
+from rooflens.report.figures.roofline_data import Link, RooflineData, Tie, Whisker, stems
 
 # The row of buttons stands above the plane and the column, not over them.
 _TOP = 30.0
@@ -264,6 +264,10 @@ def _groups(page: Page) -> Iterator[dict[str, Any]]:
 def _bands(figure: RooflineData, row: LegendRow, group: str, colours: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield the bands of expected times of a group, their middles, and a sign at those below the bound."""
     whiskers = [whisker for whisker in figure.whiskers if whisker.group == group]
+    lines = [stem for stem in stems(figure.whiskers) if stem.group == group]
+    if lines:
+        look = {"legendgroup": group, "line": {"color": row.colour, "width": 1, "dash": "dot"}}
+        yield _trace("lines", _segments(lines), opacity=0.5, **look)
     if whiskers:
         look = {"legendgroup": group, "line": {"color": row.colour, "width": 5}}
         yield _trace("lines", _segments(whiskers), opacity=0.35, **look)
