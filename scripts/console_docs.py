@@ -1,7 +1,8 @@
 """Put the real output below the commands that the pages show: `.venv/bin/python scripts/console_docs.py`.
 
-A command is in a block of language ``console``, after ``$``. A command without output stays without, and an output with
-a line ``...`` stays as it is. Tests fail if an output, or what a cell of the notebook shows, is stale.
+A command is in a block of language ``console``, after ``$``. A command without output stays without, and a line ``...``
+stands for what a page leaves out. Tests fail if a whole output, or what a cell of the notebook shows, is stale; those
+with ``...``, some of which take long, are made anew by this script alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+from difflib import SequenceMatcher
+from itertools import pairwise
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -23,15 +26,39 @@ _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SESSION = re.compile(r"^\$ (?P<command>.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
-def refreshed(text: str) -> str:
-    """A page with the output of each command as it is now."""
-    return _BLOCK.sub(lambda block: f"```console\n{_SESSION.sub(_answered, block[1])}```", text)
+_CUT = "..."
 
 
-def _answered(session: re.Match[str]) -> str:
-    if not session["output"] or "...\n" in session["output"]:
-        return session[0]
-    return f"$ {session['command']}\n{output_of(session['command'])}"
+def refreshed(text: str, *, cut: bool = False) -> str:
+    """A page with the output of each command as it is now; `cut` ones too, or only those that are shown whole."""
+
+    def answered(session: re.Match[str]) -> str:
+        shown = session["output"].splitlines()
+        if not shown or (_CUT in shown and not cut):
+            return session[0]
+        output = output_of(session["command"])
+        if _CUT in shown:
+            output = "\n".join(cut_as(shown, output.splitlines())) + "\n"
+        return f"$ {session['command']}\n{output}"
+
+    return _BLOCK.sub(lambda block: f"```console\n{_SESSION.sub(answered, block[1])}```", text)
+
+
+def cut_as(shown: list[str], now: list[str]) -> list[str]:
+    """Return the lines of an output that a page shows of it, with ``...`` where it leaves lines out.
+
+    What stands before the first ``...`` is as many lines of the beginning, what stands behind the last as many of the
+    end; what stands between begins with the line that is most like its first one.
+    """
+    cuts = [number for number, line in enumerate(shown) if line == _CUT]
+    last = len(now) - (len(shown) - 1 - cuts[-1])
+    found, place = now[: cuts[0]], cuts[0]
+    for start, end in pairwise(cuts):
+        part = shown[start + 1 : end]
+        place = max(range(place, last), key=lambda n: SequenceMatcher(None, part[0], now[n]).ratio())
+        found += [_CUT, *now[place : place + len(part)]]
+        place += len(part)
+    return [*found, _CUT, *now[last:]]
 
 
 def output_of(command: str) -> str:
@@ -48,7 +75,7 @@ def output_of(command: str) -> str:
 if __name__ == "__main__":
     for page in PAGES:
         before = page.read_text()
-        after = refreshed(before)
+        after = refreshed(before, cut=True)
         if after != before:
             page.write_text(after)
             print(page)

@@ -98,6 +98,13 @@ def parse(group: click.Group, words: list[str]) -> None:
         command.make_context(name, rest, parent=context)
 
 
+def test_what_a_page_leaves_out_of_an_output_is_left_out_of_the_new_one() -> None:
+    now = ["title", "a 1", "b 20", "c 3", "note", "end"]
+    assert console_docs.cut_as(["title", "...", "b 2", "...", "end"], now) == ["title", "...", "b 20", "...", "end"]
+    assert console_docs.cut_as(["old", "a 9", "..."], now) == ["title", "a 1", "..."]
+    assert console_docs.cut_as(["...", "c 4", "note", "..."], now) == ["...", "c 3", "note", "..."]
+
+
 def test_commands_that_do_not_exist_are_noticed() -> None:
     with pytest.raises(click.UsageError):
         parse(cli, ["estimate", "resnet18", "--dvice", "t4"])

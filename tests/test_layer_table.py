@@ -243,7 +243,7 @@ def test_rows_are_sorted_cut_and_their_columns_chosen() -> None:
     assert f"hold {100 * (1 - max(flops) / sum(flops)):.3g} % of the FLOP" in rl.table(
         records, by="op", top=1, sort="flops"
     )
-    assert "% of the bound" in rl.table(records, by="op", top=1, sort="operation")
+    assert "% of the expected time" in rl.table(records, by="op", top=1, sort="operation")
     assert "(--top 3 shows all)" in text
     with pytest.raises(InvalidValue, match=r"no column 'speed' in this table; known: .*predicted_seconds"):
         rl.table(records, by="op", sort="speed")

@@ -146,7 +146,7 @@ def led_by_expected(columns: Iterable[Column], rows: Sequence[Any]) -> tuple[Col
         else replace(column, show="room")
         if column.key in giving and column.show == "always"
         else replace(column, header="share of bound", show="room")
-        if column is SHARE
+        if column.key == SHARE.key
         else column
         for column in columns
     )
