@@ -195,6 +195,15 @@ def three_steps(mark: str, *durations: float) -> list[Entry]:
     return entries
 
 
+def test_of_marked_steps_on_the_host_the_pauses_are_told(tmp_path: Path) -> None:
+    """Steps of 500 us in which operations take 100: for 80 % of them none ran. Without marks nothing is told."""
+    marks = [complete("user_annotation", f"ProfilerStep#{n}", 1000 * n, 500) for n in (1, 2)]
+    calls = [operation("aten::mm", 1000 * n + 50, 100) for n in (1, 2)]
+    told = "of marked steps of 500.0 us no operation ran for 80.0 %: Python, waits, sleep"
+    assert told in read(tmp_path, *marks, *calls).notes
+    assert not any("no operation ran" in note for note in read(tmp_path, *calls).notes)
+
+
 @pytest.mark.parametrize("mark", ["ProfilerStep#", "iteration ", "step_", "Training step #"])
 def test_each_marked_step_is_a_sample(tmp_path: Path, mark: str) -> None:
     """The sum, 620 us, is the time of no step; the kernels of the last one run after its mark has ended."""

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from rooflens.opening import head, text_of
 from rooflens.readers.reader import FoundCases, ReadContext, Reader, numbered
 from rooflens.records import AS_IS, Case, Record
 from rooflens.results import RecordSet
 from rooflens.sources import profile
+from rooflens.units import show
 
 _NCU_PROCESS = re.compile(rb"\[\d+\] \S")
 """How a text page of ncu begins: the number of a process."""
@@ -35,6 +37,7 @@ def _read(path: Path, context: ReadContext) -> RecordSet:
         cpu = context.device if context.device is not None and context.device.kind == "cpu" else None
         case = Case(model=context.name, device=None if cpu is None else cpu.name, dtype=AS_IS)
         records = list(profile.records_of(shares, case, (*events.notes, _OF_HOST)))
+        records = [_with_pauses(record, profile.MarkedSteps(events.ranges).seconds) for record in records]
         return RecordSet(_trained(records), devices={} if cpu is None else {cpu.name: cpu})
     cards = list(dict.fromkeys(activity.device for activity in events.activities))
     titles, records = _titles(head(path)), []
@@ -51,6 +54,17 @@ def _trained(records: Sequence[Record]) -> Sequence[Record]:
     if not any(record.phase in ("backward", "optimizer") for record in records):
         return records
     return [replace(record, case=replace(record.case, mode="train")) for record in records]
+
+
+def _with_pauses(record: Record, steps: Sequence[float]) -> Record:
+    """The record of the model with a note on the time of marked steps in which the host ran no operation."""
+    if record.busy is None or not steps:
+        return record
+    paused = 1 - record.busy.median / median(steps)
+    note = (
+        f"of marked steps of {show(median(steps), 's')} no operation ran for {100 * paused:.1f} %: Python, waits, sleep"
+    )
+    return replace(record, notes=(*record.notes, note)) if paused > 0 else record
 
 
 def _titles(head: bytes) -> dict[int | None, str]:

@@ -10,3 +10,4 @@ from rooflens.sources.profile.attribution import TimeShare, attribute
 from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.operation_records import records_of
 from rooflens.sources.profile.places import outside
+from rooflens.sources.profile.steps import MarkedSteps

@@ -43,6 +43,11 @@ class MarkedSteps:
         if not scheduled and len(self._starts) == 1:
             self._starts, self._ends = [], []
 
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """How long each marked step took; () without a mark."""
+        return tuple(end - start for start, end in zip(self._starts, self._ends, strict=True))
+
     def at(self, time: float) -> int | None:
         """Return the number of the step at a time of the host, None outside of all."""
         n = bisect_right(self._starts, time) - 1
