@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from rooflens.api.arguments import given_to
 from rooflens.errors import InvalidValue, check_torch, checked
 from rooflens.machine import machine_of, this_machine
 from rooflens.progress import Progress
@@ -77,7 +78,7 @@ def counters(
         ModelError: every batch failed.
         InvalidValue: an argument cannot be used.
     """
-    requests = [step for request in Request.each_of(locals()) for step in request.counted_steps()]
+    requests = [step for request in Request.each_of(given_to(counters, locals())) for step in request.counted_steps()]
     if not isinstance(model, str):
         raise InvalidValue(
             "ncu runs a model in a process of its own; name it: resnet18, hf:gpt2, path/file.py:function"

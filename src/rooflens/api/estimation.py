@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rooflens.api.arguments import given_to
 from rooflens.capacity import asked_devices, asked_reserve, searched, searched_in_worker
 from rooflens.errors import InvalidValue, checked
 from rooflens.machine import find_all, listed
@@ -122,7 +123,7 @@ def estimate(
             told; raised before anything is built.
         MissingCeiling, ModelError: no case can be estimated.
     """
-    requests = Request.each_of(locals())
+    requests = Request.each_of(given_to(estimate, locals()))
     check_limit(limit)
     _check_price(price_per_hour, device)
     return estimated_requests(requests, partial(find_all, device), limit, progress)
@@ -187,7 +188,7 @@ def largest_batch(
         InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`. Of several
             devices, one that has no rate for the step's precision is no error but an answer without a batch.
     """
-    requests = Request.each_of(locals())
+    requests = Request.each_of(given_to(largest_batch, locals()))
     if len(requests) > 1:
         raise InvalidValue(
             "the largest batch is searched for one dtype, length and size; give one dtype, seq_len and img_size"
@@ -258,7 +259,7 @@ def longest_context(
     if not isinstance(model, str) or is_graph(model) or is_own_file(model):
         name = model if isinstance(model, str) else type(model).__name__
         raise InvalidValue(f"the longest context is searched for language models by name, and {name!r} is none")
-    requests = Request.each_of(locals())
+    requests = Request.each_of(given_to(longest_context, locals()))
     if len(requests) > 1 or not isinstance(batch, int):
         raise InvalidValue("the longest context is searched for one batch, dtype and size; give one of each")
     _check_price(price_per_hour, device)

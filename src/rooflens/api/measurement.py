@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rooflens.api.arguments import given_to
 from rooflens.errors import InvalidValue, ModelError, check_torch, checked
 from rooflens.machine import check_measured, check_where
 from rooflens.progress import Progress, within
@@ -108,7 +109,7 @@ def measure(
     Raises:
         ModelError: every batch failed.
     """
-    requests = Request.each_of(locals())
+    requests = Request.each_of(given_to(measure, locals()))
     check_torch()
     check_where(device)
     check_seconds("budget", budget)

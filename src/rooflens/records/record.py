@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from rooflens.errors import InvalidValue
 from rooflens.records.floor import Floor
@@ -319,3 +319,31 @@ class Environment:
     machine: dict[str, Scalar] = field(default_factory=dict)
     flags: dict[str, Scalar] = field(default_factory=dict)
     commit: str | None = None
+
+    def common(self, other: Environment) -> Environment | None:
+        """Return what both say alike, with the earlier moment; None where they come from different versions.
+
+        Where one used no card of the same machine, what the other tells of it stays.
+        """
+        if self.rooflens != other.rooflens:
+            return None
+        machine = _alike(self.machine, other.machine)
+        for with_card, without in ((self.machine, other.machine), (other.machine, self.machine)):
+            if "card" in with_card and "card" not in without and with_card.get("cpu") == without.get("cpu"):
+                machine |= {name: value for name, value in with_card.items() if name not in without}
+        return replace(
+            self,
+            created=min(self.created, other.created),
+            command=self.command if self.command == other.command else (),
+            versions=_alike(self.versions, other.versions),
+            machine=machine,
+            flags=_alike(self.flags, other.flags),
+            commit=self.commit if self.commit == other.commit else None,
+        )
+
+
+Told = TypeVar("Told")
+
+
+def _alike(one: Mapping[str, Told], other: Mapping[str, Told]) -> dict[str, Told]:
+    return {name: value for name, value in one.items() if other.get(name) == value}

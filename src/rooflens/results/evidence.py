@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 from rooflens.devices.reserves import needed, one_of, reserves
 from rooflens.predict import KnownTimes, way_of
@@ -98,11 +97,6 @@ class Evidence:
         time: records with times, of one case and source; the same as `work` where one source saw both.
         profile: times of the pieces, where `time` was taken of the whole: both are of the same case.
         apart: why no estimate stands beside a profile or counters, where there are estimates.
-        sources: the sources of work and time.
-        phases: the phases that any source saw, in the order of a step.
-        parameters: parameter elements of the model.
-        notes: why it stands apart, and the notes on all records, once.
-        pieces: records that time the pieces of the case one by one.
     """
 
     case: Case
@@ -111,27 +105,38 @@ class Evidence:
     time: RecordSet | None
     profile: RecordSet | None = None
     apart: str | None = None
-    sources: tuple[str, ...] = field(init=False)
-    phases: tuple[Phase, ...] = field(init=False)
-    parameters: int | None = field(init=False)
-    notes: tuple[str, ...] = field(init=False)
-    pieces: RecordSet | None = field(init=False)
     _measured: dict[Phase | None, Measured | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        sets = [records for records in (self.work, self.time, self.profile) if records is not None]
-        seen = {phase for records in sets for phase in records.phases}
-        facts = {
-            "sources": tuple(dict.fromkeys(source for records in sets for source in records.sources)),
-            "phases": tuple(phase for phase in EVERY_PHASE if phase in seen),
-            "parameters": next((n for records in sets if (n := records.parameters) is not None), None),
-            "notes": tuple(
-                dict.fromkeys((*filter(None, (self.apart,)), *(note for records in sets for note in records.notes)))
-            ),
-            "pieces": self.time if self.profile is None else self.profile,
-        }
-        for name, value in facts.items():
-            object.__setattr__(self, name, value)
+    @cached_property
+    def _sets(self) -> tuple[RecordSet, ...]:
+        return tuple(records for records in (self.work, self.time, self.profile) if records is not None)
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of work and time."""
+        return tuple(dict.fromkeys(source for records in self._sets for source in records.sources))
+
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases that any source saw, in the order of a step."""
+        seen = {phase for records in self._sets for phase in records.phases}
+        return tuple(phase for phase in EVERY_PHASE if phase in seen)
+
+    @property
+    def parameters(self) -> int | None:
+        """Parameter elements of the model."""
+        return next((n for records in self._sets if (n := records.parameters) is not None), None)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Why it stands apart, and the notes on all records, once."""
+        told = (note for records in self._sets for note in records.notes)
+        return tuple(dict.fromkeys((*filter(None, (self.apart,)), *told)))
+
+    @property
+    def pieces(self) -> RecordSet | None:
+        """Records that time the pieces of the case one by one."""
+        return self.time if self.profile is None else self.profile
 
     @property
     def parts(self) -> tuple[Phase | None, ...]:
@@ -232,18 +237,13 @@ class Evidence:
         return tuple(map(in_sequence, steps)) if same else ()
 
 
-_JOINED: WeakKeyDictionary[RecordSet, tuple[Evidence, ...]] = WeakKeyDictionary()
-
-
 def join(rs: RecordSet) -> tuple[Evidence, ...]:
     """Return one piece of evidence per case and source, with estimates beside the measurements of their case.
 
     An estimate and a measurement belong together if model, batch, dtype, mode and options agree, and the device where
     both name one. A source that saw work of its own (counters) is never mixed with an estimate. A set is joined once.
     """
-    if rs not in _JOINED:
-        _JOINED[rs] = _join(rs)
-    return _JOINED[rs]
+    return rs.once(_join)
 
 
 def _join(rs: RecordSet) -> tuple[Evidence, ...]:

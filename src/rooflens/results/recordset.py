@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
@@ -25,7 +25,6 @@ from rooflens.records import (
     Phase,
     Record,
     RecordFile,
-    Scalar,
     Source,
     Work,
     read_records,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+Made = TypeVar("Made")
 Grouping = Literal["phase", "module", "family", "op"]
 
 GROUP_KEYS: Mapping[Grouping, Callable[[Record], str]] = {
@@ -82,6 +82,7 @@ class RecordSet(Displayed):
         self._bounds = Bounds() if bounds is None else bounds
         self._totals: dict[tuple[Phase | None, int, Way | None, int], Total] = {}
         self._split: tuple[tuple[Case, Source, RecordSet], ...] | None = None
+        self._made: dict[object, Any] = {}
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
@@ -130,7 +131,7 @@ class RecordSet(Displayed):
             whole=other._whole | self._whole,
             devices=self.devices | other.devices,
             failures=self.failures + other.failures,
-            environment=_common(self.environment, other.environment),
+            environment=self.environment and other.environment and self.environment.common(other.environment),
         )
 
     def __repr__(self) -> str:
@@ -190,6 +191,13 @@ class RecordSet(Displayed):
     def with_records(self, records: Iterable[Record]) -> RecordSet:
         """Return the same set with other records."""
         return RecordSet(records, devices=self.devices, failures=self.failures, environment=self.environment)
+
+    def once(self, make: Callable[[RecordSet], Made]) -> Made:
+        """Return what a function makes of the set; it is made once."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Made = self._made[make]
+        return made
 
     def split(self) -> tuple[tuple[Case, Source, RecordSet], ...]:
         """Return one set per case and source, in order of appearance; always the same sets."""
@@ -372,29 +380,3 @@ class RecordSet(Displayed):
 def _alike(one: Iterable[Record], other: Iterable[Record]) -> bool:
     """True if records tell the same; notes may tell of the files that they come from."""
     return one == other or [replace(r, notes=()) for r in one] == [replace(r, notes=()) for r in other]
-
-
-def _common(one: Environment | None, other: Environment | None) -> Environment | None:
-    """What both environments say alike, with the earlier moment; None where they come from different versions.
-
-    Where one used no card of the same machine, what the other tells of it stays.
-    """
-    if one is None or other is None or one.rooflens != other.rooflens:
-        return None
-    return Environment(
-        rooflens=one.rooflens,
-        created=min(one.created, other.created),
-        command=one.command if one.command == other.command else (),
-        versions={name: version for name, version in one.versions.items() if other.versions.get(name) == version},
-        machine=_common_machine(one.machine, other.machine),
-        flags={name: value for name, value in one.flags.items() if other.flags.get(name) == value},
-        commit=one.commit if one.commit == other.commit else None,
-    )
-
-
-def _common_machine(one: Mapping[str, Scalar], other: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    alike = {name: value for name, value in one.items() if other.get(name) == value}
-    for with_card, without in ((one, other), (other, one)):
-        if "card" in with_card and "card" not in without and with_card.get("cpu") == without.get("cpu"):
-            return alike | {name: value for name, value in with_card.items() if name not in without}
-    return alike
