@@ -155,3 +155,21 @@ def test_a_packed_layer_by_position_and_by_name(named: int) -> None:
     module = Calls(torch.lstm, names, named, states, [*layer.parameters()], True, 1, 0.0, False, False)
     total = rl.estimate(module, inputs=(torch.ones(5, 4), torch.tensor([2, 2, 1]))).total()
     assert total.matmul_flops == 5 * 2 * 4 * 3 * (4 + 3)
+
+
+def test_the_gradient_of_an_activation_is_one_operation() -> None:
+    """As derivatives.yaml of torch names them: CUDA has a kernel for each, the two that torch could take apart too."""
+    gradients = {
+        nn.SiLU: "silu_backward", nn.Mish: "mish_backward", nn.Hardswish: "hardswish_backward",
+        nn.GELU: "gelu_backward", nn.LogSigmoid: "log_sigmoid_backward", nn.Softplus: "softplus_backward",
+        nn.ELU: "elu_backward", nn.Hardsigmoid: "hardsigmoid_backward", nn.Tanh: "tanh_backward",
+    }  # fmt: skip
+    model = nn.Sequential(*(activation() for activation in gradients))
+    model.append(nn.Hardtanh()).append(nn.SiLU(inplace=True))
+    x = torch.ones(8, 16, requires_grad=True)
+    records = rl.estimate(model, inputs=(x,), mode="train", optimizer="none")
+    backward = [r.name for r in records if r.phase == "backward"]
+    assert backward == ["ones_like", "silu_backward", "hardtanh_backward", *reversed(gradients.values())]
+    silu = [r for r in records if r.name == "silu_backward"][-1]
+    assert silu.work is not None
+    assert silu.work.bytes["dram"] == 3 * 4 * 8 * 16, "reads the incoming gradient and its input, writes a gradient"
