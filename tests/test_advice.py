@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Device, Record, Timing, Work
 from rooflens.records.kv_cache import CachePart, KvCache
 from rooflens.results import Evidence, RecordSet, join
+from rooflens.running import advising
 from rooflens.runs.options import Options
 from rooflens.runs.run import Request, is_evidence
 
@@ -243,3 +245,24 @@ def test_a_place_is_no_card_that_advice_can_be_about(place: str, tmp_path: Path)
     kept = RecordSet([record]).save(tmp_path / "a.jsonl")
     with pytest.raises(InvalidValue, match=f"advice takes no '{place}'"):
         rl.advise(kept, device=place)
+
+
+def test_no_step_is_estimated_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CUDA graph runs the same step; of several changes together some were tried before. The share never falls."""
+    asked: list[str] = []
+    plain = advising.estimated_requests
+
+    def noted(requests: Any, *rest: Any) -> RecordSet:
+        asked.append(str((requests[0].dtype, requests[0].batch, replace(requests[0].options, cuda_graph=False))))
+        return plain(requests, *rest)
+
+    monkeypatch.setattr(advising, "estimated_requests", noted)
+    shares: list[float] = []
+    model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Linear(512, 512))
+    (advice,) = rl.advise(
+        model, inputs=(torch.ones(64, 512),), device="l4", progress=lambda share, what: shares.append(share)
+    )
+    assert "CUDA graph" in [step.name for step in advice.steps]
+    assert len(asked) == len(set(asked)) == len(shares)
+    assert shares == sorted(shares)
+    assert shares[-1] > 0

@@ -26,7 +26,7 @@ from rooflens.predict.effects.copies import addressing
 from rooflens.predict.effects.products import product_sizes, tiled
 from rooflens.predict.effects.row_passes import column_parts
 from rooflens.predict.effects.streams import cached_share
-from rooflens.predict.step import Conduct, _both, predicted
+from rooflens.predict.step import Conduct, _both, _lead, predicted
 from rooflens.records import Argument, Call, Case, Ceiling, Device, Fact, Phase, Record, Tensor, Traffic, dense_strides
 
 TERA, GIGA = 1e12, 1e9
@@ -465,6 +465,38 @@ def test_a_device_that_waited_in_one_phase_ends_the_next_one_later() -> None:
     assert _both((3.0, 1.0), (1.0, 4.0), 100) == pytest.approx(7.0, rel=0.01)
     assert _both((1.0, 1.0, 9.0), (4.0, 1.0, 1.0), 100) == pytest.approx(11.0, rel=0.01)
     assert _both((5.0,), (2.0,), 100) == pytest.approx(5.0, rel=0.01)
+
+
+def test_the_host_is_ahead_by_what_the_device_still_has_to_do() -> None:
+    # After 1 s all is launched that keeps the device busy for 4; then 5 s of launching let it wait.
+    assert _lead((1.0,), (4.0,), 100) == pytest.approx(3.0, rel=0.01)
+    assert _lead((1.0, 5.0), (4.0, 1.0), 100) == pytest.approx(0.0, abs=0.01)
+    assert _lead((1.0, 1.0), (4.0, 1.0), 100) == pytest.approx(3.0, rel=0.01)
+    assert _lead((), (), 100) == 0
+
+
+def test_a_phase_takes_what_it_adds_to_those_before() -> None:
+    """Two lists of 50 tensors take the host 10 us and 0.2 ms; behind a busy device they take the device's time."""
+    some = tuple(tensor(10) for _ in range(50))
+    backward, step = call("relu", tensor(10**8), self=tensor(10**8)), call("_foreach_add_", some, self=some, other=some)
+    records = []
+    for phase, what in (("forward", backward), ("optimizer", step)):
+        one = cost(what, Arithmetic())
+        records.append(
+            Record(
+                case=replace(CASE, mode="train"), source="estimate", scope="op", kind=one.family, name=what.name,
+                phase=phase, work=one.work, call=what,
+            )  # type: ignore[arg-type]
+        )  # fmt: skip
+    of = card(host__list=10e-6, host__tensor=2e-6, launch__gap=0, launch__among=1, launch__join=30)
+    alone = predicted(records[1:], of, Conduct(), "optimizer")
+    behind = predicted(records[1:], of, Conduct(before=tuple(records[:1])), "optimizer")
+    assert alone is not None
+    assert behind is not None
+    assert alone.seconds == pytest.approx(10e-6 + 2 * 50 * 2e-6), "the host launches, and the device waits"
+    assert alone.regime == "host-bound"
+    assert behind.seconds == pytest.approx(behind.device), "all is launched while forward runs"
+    assert behind.regime == "device-bound"
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])

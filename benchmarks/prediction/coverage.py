@@ -4,20 +4,24 @@ A band is an interval of measured over predicted: a share of the rows lies insid
 of other models, the whole range, stretched. Models are dealt into folds. How wide a band is made is chosen so that each
 fold, held against what the others tell, is inside in 8 of 10 rows. Coverage in the tables leaves a fold out once more:
 neither the interval nor its width has seen the model that is counted.
+
+Steps of one model are alike, so models count, and not rows: a further model lies between the least and the greatest of
+n others with a chance of (n - 1) / (n + 1), so fewer than nine others tell no band of 8 in 10. Steps that fewer models
+have share the band of all steps that wait for the same.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
 from benchmarks.prediction.tables import Judged
 
 AIM = 0.8
 FOLDS = 10
-LEAST = 6
-"""Rows from which a band of its own is read."""
+LEAST = 10
+"""Models from which a band of its own is read: one is left out, and nine others tell it."""
 WIDTHS = (
     *(0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95),
     *(1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0),
@@ -64,22 +68,36 @@ def width(folds: Mapping[int, Sequence[float]]) -> float:
 
 
 def bands_of(rows: Iterable[Judged]) -> dict[tuple[str, str], Band]:
-    """The band of each level and name that has rows enough; names without a comma always have one."""
-    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+    """The band of each level and name that has models enough; names without a comma always have one."""
+    known = list(rows)
+    return _bands(known, told(known))
+
+
+def told(rows: Iterable[Judged]) -> frozenset[tuple[str, str]]:
+    """Levels and names of which a band can be told."""
+    models: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         for name in row.bands:
-            groups.setdefault((row.level, name), {}).setdefault(fold_of(row), []).append(row.ratio)
-    found = {}
-    for key, folds in groups.items():
-        every = sorted(ratio for its in folds.values() for ratio in its)
-        if len(every) >= LEAST or "," not in key[1]:
-            found[key] = interval(every, width(folds))
-    return found
+            models.setdefault((row.level, name), set()).add(row.model)
+    return frozenset(key for key, its in models.items() if len(its) >= LEAST or "," not in key[1])
+
+
+def _bands(rows: Iterable[Judged], known: Collection[tuple[str, str]]) -> dict[tuple[str, str], Band]:
+    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for row in rows:
+        for key in ((row.level, name) for name in row.bands):
+            if key in known and not row.parts:  # a whole answer has the bands of its parts
+                groups.setdefault(key, {}).setdefault(fold_of(row), []).append(row.ratio)
+    return {
+        key: interval(sorted(ratio for its in folds.values() for ratio in its), width(folds))
+        for key, folds in groups.items()
+    }
 
 
 def of_folds(rows: Sequence[Judged]) -> tuple[Bands, ...]:
     """For each fold, the bands that all others tell."""
-    return tuple(bands_of(row for row in rows if fold_of(row) != fold) for fold in range(FOLDS))
+    known = told(rows)
+    return tuple(_bands((row for row in rows if fold_of(row) != fold), known) for fold in range(FOLDS))
 
 
 def fold_of(row: Judged) -> int:
@@ -88,10 +106,15 @@ def fold_of(row: Judged) -> int:
 
 
 def held(row: Judged, folds: Sequence[Bands]) -> bool | None:
-    """True if the measured time lies in the band that other models tell; None if there is none."""
+    """True if the measured time lies in the band that other models tell; None if there is none.
+
+    The band of a whole answer is the sum of those of its parts, as the product shows it.
+    """
     bands = folds[fold_of(row)]
-    for name in row.bands:
-        if (row.level, name) in bands:
-            low, high = bands[row.level, name]
-            return low <= row.ratio <= high
-    return None
+    low = high = 0.0
+    for seconds, names in row.parts or ((row.predicted, row.bands),):
+        pair = next((bands[row.level, name] for name in names if (row.level, name) in bands), None)
+        if pair is None:
+            return None
+        low, high = low + seconds * pair[0], high + seconds * pair[1]
+    return low <= row.measured <= high

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.prediction import goals, noise, own_models, public_models, public_operations, public_sets
-from benchmarks.prediction.coverage import Bands, bands_of, held, of_folds
+from benchmarks.prediction.coverage import Bands, bands_of, held, of_folds, told
 from benchmarks.prediction.tables import Held, Judged, errors, grouped, markdown
 from benchmarks.prediction.traces import Traces
 
@@ -189,22 +189,43 @@ def _no_proof(row: Judged) -> bool:
 
 
 def _held(rows: Sequence[Judged], folds: Sequence[Bands]) -> str:
-    whole = bands_of(read_off(rows))
-    lines = ["| level | step | band | rows | coverage |", "|---|---|---|---|---|"]
-    groups = grouped((row for row in read_off(rows) if row.steps), lambda row: (row.level, row.bands[1]))
-    for (level, name), its in groups.items():
-        inside = [found for row in its if (found := held(row, folds)) is not None]
-        low, high = whole.get((level, name)) or whole[level, name.partition(",")[0]]
-        share = f"{100 * mean(inside):.0f}" if inside else "-"
-        lines.append(f"| {level} | {name} | {low:.2f} to {high:.2f} | {len(its)} | {share} |")
+    used = read_off(rows)
+    whole, known = bands_of(used), told(used)
+    lines = ["| level | step | band | models | rows | coverage |", "|---|---|---|---|---|---|"]
+    for (name, level), its in _by_step(used).items():
+        own = (level, name) in known
+        low, high = whole[level, name if own else name.partition(",")[0]]
+        between = f"{low:.2f} to {high:.2f}" if own else "that of all modes"
+        cells = (
+            level,
+            name,
+            between,
+            str(_models(its)),
+            str(len(its)),
+            _covered(its, folds) if own else "too few models",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _by_step(rows: Iterable[Judged]) -> dict[tuple[str, ...], list[Judged]]:
+    """Steps by name and level: all that wait for the same, and by mode."""
+    steps = [(name, row) for row in rows if row.steps for name in row.bands[1:]]
+    groups: dict[tuple[str, ...], list[Judged]] = {}
+    for name, row in steps:
+        groups.setdefault((name, row.level), []).append(row)
+    return dict(sorted(groups.items()))
+
+
+def _models(rows: Iterable[Judged]) -> int:
+    return len({row.model for row in rows})
 
 
 def read_off(rows: Iterable[Judged]) -> list[Judged]:
     """The rows that bands are read off: of steps, those whose operations no constant was read off.
 
-    The phase of an optimizer is left out: where the host is not ahead it takes the host's time, eight times as long. So
-    are programs with other kernels, or on several cards.
+    The phase of an optimizer is left out: how far the host is ahead decides whether it takes 0.1 ms or 2. So are
+    programs with other kernels, or on several cards.
     """
     return [
         row
@@ -231,18 +252,25 @@ def write(rows: Sequence[Judged], folds: Sequence[Bands], text: str) -> None:
 
 
 def coverages(rows: Sequence[Judged], folds: Sequence[Bands]) -> str:
-    """A line for each regime and mode, a column for each level: coverage, and rows in brackets."""
-    groups = grouped((row for row in read_off(rows) if row.steps), lambda row: (row.bands[1], row.level))
+    """A line for each regime and mode, a column for each level: coverage, and rows in brackets; or the few models."""
+    used = read_off(rows)
+    groups, known = _by_step(used), told(used)
+
+    def cell(name: str, level: str) -> str:
+        its = groups.get((name, level), [])
+        if not its or (level, name) in known:
+            return f"{_covered(its, folds)} ({len(its)})" if its else "-"
+        return f"{_models(its)} model{'s' if _models(its) > 1 else ''}"
+
     lines = ["| step | " + " | ".join(LEVELS) + " |", "|" + "---|" * (len(LEVELS) + 1)]
-    for name in sorted({name for name, _ in groups}):
-        cells = [_covered(groups.get((name, level), ()), folds) for level in LEVELS]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    names = dict.fromkeys(name for name, _ in groups)
+    lines += [f"| {name} | " + " | ".join(cell(name, level) for level in LEVELS) + " |" for name in names]
     return "\n".join(lines)
 
 
 def _covered(rows: Sequence[Judged], folds: Sequence[Bands]) -> str:
-    inside = [found for row in rows if (found := held(row, folds)) is not None]
-    return f"{100 * mean(inside):.0f} ({len(inside)})" if inside else "-"
+    """The share of rows in the bands of other models, in percent."""
+    return f"{100 * mean(bool(held(row, folds)) for row in rows):.0f}"
 
 
 def bands(rows: Sequence[Judged]) -> str:

@@ -20,6 +20,7 @@ from rooflens.predict import (
     Card,
     Conduct,
     KnownTimes,
+    Prediction,
     Way,
     calls_on_device,
     card_of,
@@ -31,7 +32,7 @@ from rooflens.predict.bands import kinds
 from rooflens.predict.constants import GENERAL
 from rooflens.predict.fitting import TimedCall, fitted, priced
 from rooflens.predict.suite import suite
-from rooflens.records import Call, Device, Phase, Work
+from rooflens.records import ANSWER_PHASES, Call, Device, Phase, Record, Work
 from rooflens.records.calls import from_plain
 from rooflens.results import RecordSet
 from rooflens.roofline import bound
@@ -152,14 +153,14 @@ def judged(
     **more: Any,
 ) -> Iterator[Judged]:
     """A measured time beside its prediction on each card, with times of calls that are known."""
-    conduct: Conduct = records.conduct(way, times or {})
+    conduct: Conduct = records.conduct(way, times or {}, phase)
+    answer = phase is None and not set(ANSWER_PHASES).isdisjoint(records.phases)
     for card in cards:
         total = records.under(card.device, phase, way)
         found = predicted(total.records, card, conduct, phase)
         assert found is not None
         assert total.seconds is not None
         case = total.records[0].case
-        launches = sum(r.calls for r in total.records if r.work is not None and r.work.bytes.get("dram"))
         yield Judged(
             device=card.device.name,
             level=found.level,
@@ -169,11 +170,27 @@ def judged(
             bound=total.seconds,
             low=found.low,
             high=found.high,
-            bands=kinds(found.regime, case.mode, found.device / max(1, launches)),
+            bands=_kinds(found, total.records, case.mode),
+            parts=tuple(_parts(total.records, card, conduct)) if answer else (),
             batch=str(case.batch),
             dtype=case.dtype,
             **more,
         )
+
+
+def _kinds(found: Prediction, records: Sequence[Record], mode: str) -> tuple[str, ...]:
+    """Names of the bands of a step."""
+    launches = sum(r.calls for r in records if r.work is not None and r.work.bytes.get("dram"))
+    return kinds(found.regime, mode, found.device / max(1, launches))
+
+
+def _parts(records: Sequence[Record], card: Card, conduct: Conduct) -> Iterator[tuple[float, tuple[str, ...]]]:
+    """Expected seconds of the phases of a whole answer, with the names of their bands."""
+    for phase in ANSWER_PHASES:
+        its = [record for record in records if record.phase == phase]
+        found = predicted(its, card, conduct, phase)
+        assert found is not None
+        yield found.seconds, _kinds(found, its, phase)
 
 
 def models_with_graphs(traces: Traces) -> Iterator[Judged]:

@@ -21,6 +21,7 @@ class Judged:
         model: what is left out together: a model, or a shape of an operation.
         device, level, mode, regime, batch, dtype: what tables group by.
         bands: names of the bands that suit it, the most fitting first.
+        parts: of a whole answer, the expected seconds of its phases with the names of their bands.
         steps: it is a step, and no operation.
         seen: constants were read off this kind of rows, or chosen in their sight: no proof.
         published: what somebody else predicted for it.
@@ -39,6 +40,7 @@ class Judged:
     predicted: float
     bound: float
     bands: tuple[str, ...]
+    parts: tuple[tuple[float, tuple[str, ...]], ...] = ()
     steps: bool = True
     seen: bool = False
     published: float | None = None

@@ -18,8 +18,8 @@ _DEARER = frozenset({"convolution", "normalization", "matmul", "attention"})
 def dispatching(record: Record, card: Card) -> float:
     """Seconds in which the host launches one call of an operation, eagerly."""
     if record.call is not None and record.name.startswith(("_foreach_", "_fused_")):
-        first = next((v for _, v in record.call.arguments if isinstance(v, tuple)), ())
-        return card["host.list"] + card["host.tensor"] * sum(isinstance(t, Tensor) for t in first)
+        lists = (value for _, value in record.call.arguments if isinstance(value, tuple))
+        return card["host.list"] + card["host.tensor"] * sum(isinstance(t, Tensor) for its in lists for t in its)
     seconds = card[f"host.{record.kind}" if record.kind in _DEARER else "host.operation"]
     if record.phase == "backward":
         return seconds + card["host.backward"]

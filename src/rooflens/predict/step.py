@@ -75,6 +75,7 @@ class Conduct:
         host_calls: views and calls of modules; none where the host does not matter.
         fused: the records' bytes are those of fused groups.
         step: the records are those of a step, or of a phase.
+        before: records of the phases before that one: the host may be ahead from them.
         times: of calls that were replayed on the device, by call and layout.
     """
 
@@ -83,6 +84,7 @@ class Conduct:
     host_calls: tuple[HostCalls, ...] | None = None
     fused: bool = False
     step: bool = True
+    before: tuple[Record, ...] = ()
     times: KnownTimes = field(default_factory=dict)
 
     def of_phase(self, phase: Phase | None) -> tuple[HostCalls, ...]:
@@ -127,14 +129,18 @@ def predicted(
     if conduct.way == "graph":
         seconds = sum(queue.seconds for queue in queues) if conduct.step else device
         return _with_band(seconds, device, None, families, card, level, "graph" if conduct.step else "pieces", kind)
+    join, lead = card["launch.join"], 0.0
     if conduct.way == "compiled":
         issued, doing = [host.compiled(round(launches), card)], [sum(queue.seconds for queue in queues)]
     else:
-        doing = [queue.seconds for queue in queues]
-        issued = [host.eager(its, conduct.of_phase(name), card) for name, its in _by_phase(working).items()]
+        issued, doing = _issued(working, card, conduct), [queue.seconds for queue in queues]
+        earlier = _by_phase([r for r in conduct.before if r.work is not None])
+        busy = [_queue(its, card, conduct).seconds for its in earlier.values()]
+        lead = _lead(_issued(conduct.before, card, conduct), busy, join)
     hosts = sum(issued)
-    regime: Regime = "device-bound" if device > 1.6 * hosts else "host-bound" if hosts > 1.6 * device else "mixed"
-    seconds = _both(issued, doing, card["launch.join"])
+    waited = hosts - lead  # what is launched while the device is busy with earlier phases costs nothing
+    regime: Regime = "device-bound" if device > 1.6 * waited else "host-bound" if waited > 1.6 * device else "mixed"
+    seconds = _norm(lead + sum(doing), hosts, join) - lead if lead else _both(issued, doing, join)
     return _with_band(seconds, device, hosts, families, card, level, regime, kind)
 
 
@@ -168,7 +174,14 @@ def _by_phase(records: Sequence[Record]) -> dict[Phase | None, list[Record]]:
     return phases
 
 
+def _issued(records: Sequence[Record], card: Card, conduct: Conduct) -> list[float]:
+    """Seconds in which the host launches each phase, operation by operation."""
+    phases = _by_phase([record for record in records if record.work is not None])
+    return [host.eager(its, conduct.of_phase(phase), card) for phase, its in phases.items()]
+
+
 def _queue(records: Sequence[Record], card: Card, conduct: Conduct) -> _Queue:
+    """What the device has to do for the records of a phase."""
     queue = _Queue(defaultdict(float))
     for record in records:
         for piece, calls in _pieces(record, conduct):
@@ -197,8 +210,20 @@ def _both(issued: Sequence[float], queues: Sequence[float], join: float) -> floa
     launched = done = 0.0
     for host_seconds, device_seconds in zip(issued, queues, strict=True):
         launched += host_seconds
-        done = float(((done + device_seconds) ** join + launched**join) ** (1 / join))
+        done = _norm(done + device_seconds, launched, join)
     return done
+
+
+def _lead(issued: Sequence[float], queues: Sequence[float], join: float) -> float:
+    """Seconds for which the device is still busy with some phases when the host has launched them."""
+    lead = 0.0
+    for host_seconds, device_seconds in zip(issued, queues, strict=True):
+        lead = _norm(lead + device_seconds, host_seconds, join) - host_seconds
+    return lead
+
+
+def _norm(one: float, other: float, join: float) -> float:
+    return float((one**join + other**join) ** (1 / join))
 
 
 def _timed_on_processors(records: Sequence[Record], conduct: Conduct) -> bool:

@@ -15,6 +15,7 @@ from rooflens.predict import ALONE, Conduct, KnownTimes, Way, fuses, way_of
 from rooflens.records import (
     ANSWER_PHASES,
     EVERY_PHASE,
+    PHASES,
     Bound,
     Case,
     Device,
@@ -254,18 +255,23 @@ class RecordSet(Displayed):
             if phase == "forward" and not chosen and not whole_answer:
                 # Every step has one; without operations it is all of the step.
                 chosen = [r for r in self.summed if r.scope == "model" and r.source == "estimate"]
-            self._totals[key] = Total(chosen, device, self._bounds, self.conduct(way, times), phase)
+            self._totals[key] = Total(chosen, device, self._bounds, self.conduct(way, times, phase), phase)
         return self._totals[key]
 
-    def conduct(self, way: Way | None = None, times: KnownTimes | None = None) -> Conduct:
-        """Return how the step of the set runs, as far as its case and the record of its model tell."""
+    def conduct(self, way: Way | None = None, times: KnownTimes | None = None, phase: Phase | None = None) -> Conduct:
+        """Return how the step of the set, or a phase of it, runs, as far as its case and its model's record tell."""
         model = next((r for r in self.summed if r.scope == "model" and r.source == "estimate"), None)
         if model is None:
             return ALONE
         options = dict(model.case.options)
-        held = None if model.memory is None else model.memory.peak
+        earlier = PHASES[: PHASES.index(phase)] if phase in PHASES else ()
         return Conduct(
-            way=way or way_of(options), held=held, host_calls=model.host_calls, fused=fuses(options), times=times or {}
+            way=way or way_of(options),
+            held=None if model.memory is None else model.memory.peak,
+            host_calls=model.host_calls,
+            fused=fuses(options),
+            before=tuple(record for record in self.summed if record.phase in earlier),
+            times=times or {},
         )
 
     def sum(self, records: Iterable[Record], device: Device | None) -> Total:

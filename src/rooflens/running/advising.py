@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rooflens.compare.advice import WORTH, Advice, AdvisedStep, alternatives, candidates
 from rooflens.compare.changes import Change, changes_of
@@ -19,9 +19,17 @@ NOW = "as it is"
 TOGETHER = "together"
 
 
+TRIES = 16
+"""Estimates that a search takes, more or less: what its progress is a share of."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """What every estimate of one step has in common."""
+    """What every estimate of one step has in common.
+
+    Attributes:
+        known: estimates by what they depend on; a CUDA graph is no part of it.
+    """
 
     request: Request
     device: Device
@@ -29,6 +37,7 @@ class _Search:
     progress: Progress | None
     anchor: float = 1.0
     base: AdvisedStep | None = None
+    known: dict[str, Evidence] = field(default_factory=dict)
 
     def step(self, name: str, changes: Sequence[Change]) -> AdvisedStep:
         """Estimate the step after some changes.
@@ -39,12 +48,21 @@ class _Search:
         changed = self.request
         for change in changes:
             changed = change.of(changed)
-        if self.progress is not None:
-            self.progress(0.0, f"{name}: {', '.join(change.name for change in changes) or 'the step'}")
-        records = estimated_requests([changed], lambda: [self.device], self.limit, None)
-        (item,) = join(records)
-        step = AdvisedStep(name=name, changes=tuple(changes), evidence=_run(item, changed), anchor=self.anchor)
+        what = f"{name}: {', '.join(change.name for change in changes) or 'the step'}"
+        step = AdvisedStep(
+            name=name, changes=tuple(changes), evidence=_run(self._estimate(changed, what), changed), anchor=self.anchor
+        )
         return step if self.base is None else replace(step, gain=step.beside(self.base))
+
+    def _estimate(self, changed: Request, what: str) -> Evidence:
+        """Return the estimate of a step, made once."""
+        counted = replace(changed.options, cuda_graph=False)
+        key = f"{changed.dtype}, {changed.batch}, {counted}"
+        if key not in self.known:
+            if self.progress is not None:
+                self.progress(min(1.0, len(self.known) / TRIES), what)
+            (self.known[key],) = join(estimated_requests([changed], lambda: [self.device], self.limit, None))
+        return self.known[key]
 
 
 def _run(item: Evidence, request: Request) -> Evidence:

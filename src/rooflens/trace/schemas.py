@@ -30,7 +30,7 @@ _FREE = frozenset(
 """Operations that move and compute nothing and are no views."""
 _WHOLE = frozenset({"mish_backward", "silu_backward"})
 """Operations that torch could take apart, and does not where a device has a kernel of them, as all have."""
-LIFTS = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
+_LIFTS = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
 """Operations that bring in a tensor which the step itself has just made from numbers."""
 _QUANTISING = frozenset({"quantize_per_channel", "quantize_per_tensor", "quantize_per_tensor_dynamic"})
 _UNTOLD = frozenset(
@@ -91,7 +91,7 @@ def schema_of(operator: torch._ops.OpOverload, custom: bool) -> Schema:
         view=view,
         free=view or name in _FREE or operator.namespace == "prim",
         composite=operator.namespace == "aten"
-        and name not in WHOLE
+        and name not in _WHOLE
         and torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"),
         packed=any("__torch__" in str(a.type) for a in schema.arguments),
         lifts=name in _LIFTS,
