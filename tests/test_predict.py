@@ -480,14 +480,14 @@ def test_a_phase_takes_what_it_adds_to_those_before() -> None:
     some = tuple(tensor(10) for _ in range(50))
     backward, step = call("relu", tensor(10**8), self=tensor(10**8)), call("_foreach_add_", some, self=some, other=some)
     records = []
-    for phase, what in (("forward", backward), ("optimizer", step)):
+    phases: tuple[tuple[Phase, Call], ...] = (("forward", backward), ("optimizer", step))
+    for phase, what in phases:
         one = cost(what, Arithmetic())
-        records.append(
-            Record(
-                case=replace(CASE, mode="train"), source="estimate", scope="op", kind=one.family, name=what.name,
-                phase=phase, work=one.work, call=what,
-            )  # type: ignore[arg-type]
+        of_step = Record(
+            case=replace(CASE, mode="train"), source="estimate", scope="op", kind=one.family, name=what.name,
+            phase=phase, work=one.work, call=what,
         )  # fmt: skip
+        records.append(of_step)
     of = card(host__list=10e-6, host__tensor=2e-6, launch__gap=0, launch__among=1, launch__join=30)
     alone = predicted(records[1:], of, Conduct(), "optimizer")
     behind = predicted(records[1:], of, Conduct(before=tuple(records[:1])), "optimizer")
