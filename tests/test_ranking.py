@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 from tests.ranked_steps import TERA, a_card, relu_on, steps
 
@@ -232,11 +234,25 @@ def test_the_command_ranks_usual_cards(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_python_takes_no_device_for_another() -> None:
-    with pytest.raises(AmbiguousDevice, match=r"name one of them \(most people mean h100-sxm5-80gb\)"):
-        rl.device("h100")
+def test_a_name_of_several_devices_is_the_one_that_people_mean_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="h100 is taken for h100-sxm5-80gb; there are also h100-nvl-94gb"):
+        assert rl.device("h100").name == "h100-sxm5-80gb"
+    with pytest.warns(UserWarning, match="a100 is taken for a100-sxm4-80gb"):
+        (case,) = rl.estimate(torch.nn.Linear(2, 2), inputs=torch.zeros(1, 2), device="a100").cases
+    assert case.device == "a100-sxm4-80gb"
     with pytest.raises(AmbiguousDevice, match=r"name one of them$"):
         rl.device("v100")
+
+
+def test_in_a_set_a_name_means_the_device_that_is_there(tmp_path: Path) -> None:
+    smaller = relu_on(replace(SLOW, name="a100-sxm4-40gb"))
+    records = steps(smaller, relu_on(FAST))
+    assert records.where(device="a100").cases == smaller.cases
+    (file := tmp_path / "prices.toml").write_text("a100 = 2\nfast = 1\n")
+    for prices in ({"a100": 2, "fast": 1}, file):
+        found = rl.compare(records, question="devices", baseline="a100", prices=prices)
+        assert isinstance(found, DeviceComparison)
+        assert (found.baseline, [row.price for row in found.rows]) == ("a100-sxm4-40gb", [2, 1])
 
 
 def test_prices_come_from_a_file_too(tmp_path: Path) -> None:

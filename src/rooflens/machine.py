@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from rooflens.devices import by_title, catalogue, load_file, stored_path
+from rooflens.devices import as_meant, by_title, catalogue, load_file, stored_path
 from rooflens.devices import find as find_named
 from rooflens.devices.files import slug
 from rooflens.errors import InvalidValue, MissingCeiling, UnknownDevice, check_torch, checked
@@ -173,14 +174,18 @@ def _measured_now(here: Machine, progress: Progress | None) -> Device:
 
 
 def find(name: str) -> Device:
-    """The device of a name, as :func:`rooflens.devices.find` takes it, or:
+    """The device of a name, as :func:`rooflens.devices.find` takes it; of several, with a warning, the one that people
+    mostly mean. Or:
 
     - ``measured``: this machine, as ``rooflens calibrate`` measured it;
     - a file of roofs of ERT, NERSC's scripts or rocprof-compute: a path that ends in ``.json``, ``.txt`` or ``.csv``.
     """
     if name.strip().lower().endswith(ROOF_FILES):
         return device_of_roofs(Path(name.strip()))
-    return find_named(name, {MEASURED: _stored})
+    meant, note = as_meant(name)
+    if note:
+        warnings.warn(note, stacklevel=2)
+    return find_named(meant, {MEASURED: _stored})
 
 
 def find_all(device: str | Device | Sequence[str | Device] | None) -> tuple[Device, ...]:

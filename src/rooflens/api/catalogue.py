@@ -54,7 +54,7 @@ def device(name: str) -> Device:
 
     Raises:
         UnknownDevice: no device has this name; near names are listed.
-        AmbiguousDevice: several have it; they are listed.
+        AmbiguousDevice: several have it, and people mostly mean none of them; else that one is taken, with a warning.
         DeviceFileError: the file cannot be read or holds a wrong key or value.
     """
     return find(name)

@@ -29,6 +29,7 @@ from rooflens.compare.doubts import doubts_of
 from rooflens.compare.kernel_pairs import is_launch
 from rooflens.compare.runs import SIDES
 from rooflens.compare.uncertainty import FEWEST_FITTED
+from rooflens.devices import which_of
 from rooflens.devices.price_files import prices_of
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.machine import find
@@ -159,13 +160,10 @@ def _canonical(options: Mapping[str, Any], records: RecordSet) -> dict[str, Any]
     """The options with devices by their names in the set; typed names may be any that the catalogue knows."""
     here = {case.device for case in records.cases if case.device is not None}
 
-    def name(device: str) -> str:
-        return device if device in here else find(device).name
-
     baseline, prices = options.get("baseline"), options.get("prices")
     return {
         **options,
-        **({} if baseline is None else {"baseline": name(baseline)}),
+        **({} if baseline is None else {"baseline": which_of(here, baseline, find)}),
         **({} if prices is None else {"prices": prices_of(prices, here, find)}),
     }
 

@@ -10,6 +10,15 @@ docs/devices.md.
 """
 
 from rooflens.devices.files import load_file, stored_path
-from rooflens.devices.names import as_meant, by_title, catalogue, catalogued, catalogued_or_none, find, usual_devices
+from rooflens.devices.names import (
+    as_meant,
+    by_title,
+    catalogue,
+    catalogued,
+    catalogued_or_none,
+    find,
+    usual_devices,
+    which_of,
+)
 from rooflens.devices.rules import times
 from rooflens.devices.writing import device_text

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import SequenceMatcher
 from functools import cache
 from importlib.resources import files
@@ -107,6 +107,19 @@ def as_meant(name: str) -> tuple[str, str]:
     except RooflensError:
         return name, ""
     return name, ""
+
+
+def which_of(here: Collection[str], name: str, look: Callable[[str], Device] = find) -> str:
+    """Return which device of a set a typed name means: the only one of them that it fits, else whatever it is."""
+    if name in here:
+        return name
+    try:
+        return catalogued(name).name
+    except AmbiguousDevice as several:
+        known = [fit for fit in several.fits if fit in here]
+        return known[0] if len(known) == 1 else look(name).name
+    except RooflensError:
+        return look(name).name
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from rooflens.devices.names import catalogued
+from rooflens.devices.names import catalogued, which_of
 from rooflens.errors import FileError, RooflensError
 from rooflens.opening import parsed_toml, read_text
 from rooflens.records import Device
@@ -24,13 +24,13 @@ def prices_of(
         UnknownDevice, AmbiguousDevice: a name of a mapping is none of one device.
     """
     if prices is None or isinstance(prices, Mapping):
-        return {device if device in devices else find(device).name: price for device, price in (prices or {}).items()}
+        return {which_of(devices, device, find): price for device, price in (prices or {}).items()}
     where, found = repr(str(prices)), dict[str, float]()
     for device, price in parsed_toml(read_text(Path(prices)), where).items():
         if isinstance(price, bool) or not isinstance(price, int | float) or not price > 0:
             raise FileError(f"{where}: {device} = {price!r} is no price for an hour; write lines like l4 = 0.71")
         try:
-            name = device if device in devices else catalogued(device).name
+            name = which_of(devices, device, catalogued)
         except RooflensError as error:
             raise FileError(f"{where}: {error}") from error
         if found.setdefault(name, price) != price:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from rooflens.devices import find
+from rooflens.devices import which_of
 from rooflens.errors import AmbiguousResult, InvalidValue
 from rooflens.notebook import Displayed
 from rooflens.predict import ALONE, Conduct, KnownTimes, Way, fuses, way_of
@@ -166,8 +166,8 @@ class RecordSet(Displayed):
             raise InvalidValue(f"unknown condition {min(unknown)!r}; known: {', '.join(sorted(of_record | of_case))}")
 
         device = conditions.get("device")
-        if isinstance(device, str) and device not in {case.device for case in self.cases}:
-            conditions["device"] = find(device).name
+        if isinstance(device, str):
+            conditions["device"] = which_of({case.device for case in self.cases if case.device is not None}, device)
 
         def meets(item: Record | Failure) -> bool:
             of = {name: item.case if name in of_case else item for name in conditions}
@@ -361,8 +361,8 @@ class RecordSet(Displayed):
         """Return one row per record, or a table as numbers; what is unknown is missing (`pandas.NA`).
 
         Args:
-            by: one row per ``module``, ``op``, ``family``, ``kernel`` ... as in :func:`rooflens.table`, all columns in
-                base units (``attrs["units"]``). A module's row holds those below it: add up where ``leaf`` is true.
+            by: one row per ``module``, ``op``, ``family``, ``kernel``, or ``phase`` (of steps), as in
+                :func:`rooflens.table`, all columns in base units (``attrs["units"]``), ``seconds`` the bound. A module's row holds those below it: add up where ``leaf`` is true.
             depth: of modules.
 
         Raises:
