@@ -164,7 +164,6 @@ class RecordSet(Displayed):
         unknown = conditions.keys() - of_record - of_case
         if unknown:
             raise InvalidValue(f"unknown condition {min(unknown)!r}; known: {', '.join(sorted(of_record | of_case))}")
-
         device = conditions.get("device")
         if isinstance(device, str):
             conditions["device"] = which_of({case.device for case in self.cases if case.device is not None}, device)
@@ -361,8 +360,9 @@ class RecordSet(Displayed):
         """Return one row per record, or a table as numbers; what is unknown is missing (`pandas.NA`).
 
         Args:
-            by: one row per ``module``, ``op``, ``family``, ``kernel``, or ``phase`` (of steps), as in
-                :func:`rooflens.table`, all columns in base units (``attrs["units"]``), ``seconds`` the bound. A module's row holds those below it: add up where ``leaf`` is true.
+            by: one row per ``module``, ``op``, ``family``, ``kernel`` or ``phase`` (of steps), as in
+                :func:`rooflens.table`, in base units (``attrs["units"]``); ``seconds`` is the bound. A module's row
+                holds those below it: add up where ``leaf`` is true.
             depth: of modules.
 
         Raises:
