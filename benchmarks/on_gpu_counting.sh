@@ -40,7 +40,8 @@ pack() {
 count() {
     name=$1 expected=$2 limit=$3
     shift 3
-    part "$name" "$expected" "$limit" python3 benchmarks/counted_timeline.py counters --limit "$limit" \
+    # Counting ends 30 s before the part, so that what was counted is kept.
+    part "$name" "$expected" "$limit" python3 benchmarks/counted_timeline.py counters --limit $((limit - 30)) \
         --keep "$keep/$name" -o "$made/$name.jsonl" "$@" || return
     size=$(cat "$keep/$name"/*.ncu-rep 2> /dev/null | wc -c)
     notes=$(tr '\n' ' ' < "$made/$name.txt" | tr -s ' ' | grep -o "$said" | sort -u | tr '\n' ';')
