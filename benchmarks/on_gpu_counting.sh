@@ -55,19 +55,15 @@ programs() {
     cat "$made/$of.txt"
     pack
 }
-decoder() {
-    python3 -c "
-import json
-from benchmarks.memory import DECODER
-print(json.dumps(DECODER | {'num_hidden_layers': $1}))"
-}
-decoder 16 > "$keep/decoder-1b.json"
-decoder 3 > "$keep/decoder-short.json"
 # Libraries are compiled, and lie in the system's cache of files.
 timeout -k 10 60 python3 -c "
-import torch, torchvision, transformers
+import json, sys, torch, torchvision, transformers
 import rooflens.api.counting, rooflens.api.showing, rooflens.running.profiling
-torch.nn.Conv2d(3, 8, 3).cuda()(torch.ones(1, 3, 8, 8, device='cuda')).sum().backward()" || echo "== nothing is warm"
+from benchmarks.memory import DECODER
+for name, layers in (('1b', 16), ('short', 3)):
+    with open(f'{sys.argv[1]}/decoder-{name}.json', 'w') as file:
+        json.dump(DECODER | {'num_hidden_layers': layers}, file)
+torch.nn.Conv2d(3, 8, 3).cuda()(torch.ones(1, 3, 8, 8, device='cuda')).sum().backward()" "$keep" || echo "== nothing is warm"
 count resnet18 35 70 resnet18 -b 32 --dtype amp-bf16 --mode train
 programs region 30 60
 count vit 30 70 vit_b_16 -b 16 --dtype bf16 --mode train
