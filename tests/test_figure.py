@@ -79,9 +79,10 @@ class TestMarks:
         (row,) = csv.DictReader(StringIO(rl.table(found, format="csv")))
         assert float(row["bound_intensity"]) == pytest.approx(drawn)
         assert float(row["intensity"]) == pytest.approx(0.1)  # of the code as written
-        told = "FLOP/B: of the FLOP and bytes that the bound counts, as in "
-        assert (f"{told}pictures" in rl.table(found, width=200)) == (drawn != 0.1)
-        assert any(note.startswith(f"{told}tables") for note in figure.notes) == (drawn != 0.1)
+        shown = rl.table(found, by="phase", width=200)
+        assert ("FLOP, DRAM and FLOP/B: of what the bound counts" in shown) == (drawn != 0.1)
+        assert f" {drawn:.4f}"[:6] in shown
+        assert any("of what the bound counts" in note for note in figure.notes) == (drawn != 0.1)
 
     def test_shares_are_of_the_time_of_the_case(self) -> None:
         figure = roofline_figure(records([convolution(), relu(), clone()], [TOY]))

@@ -275,7 +275,7 @@ def _observed(item: Evidence, by: JoinBy, only: Phase | None) -> Mapping[PieceKe
 
 def _all_flops(total: Total) -> float | None:
     """Return FLOP with those that are computed twice, since they are executed twice; None where some are not known."""
-    work = total.all_work
+    work = total.as_written.work
     return None if work is None or work.missing else work.total_flops
 
 

@@ -77,7 +77,7 @@ def changes_of(request: Request, evidence: Evidence, device: Device) -> tuple[Ch
 
 
 def _precisions(request: Request, evidence: Evidence, device: Device) -> Iterator[Change]:
-    work = None if (total := evidence.total()) is None else total.all_work
+    work = None if (total := evidence.total()) is None else total.as_written.work
     wide = [name for name in _WIDE if work is not None and work.flops.get(name)]
     if not wide:
         return

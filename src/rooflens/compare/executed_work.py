@@ -37,7 +37,7 @@ class Executed:
     @property
     def flops_ratio(self) -> float | None:
         """Executed over algorithmic FLOP, recomputed ones in both; None where one of them is unknown or zero."""
-        works = (self.executed.all_work, None if self.algorithmic is None else self.algorithmic.all_work)
+        works = (self.executed.as_written.work, None if self.algorithmic is None else self.algorithmic.as_written.work)
         return ratio(*(None if work is None or work.missing else work.total_flops for work in works))
 
     @property

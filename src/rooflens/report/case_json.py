@@ -14,8 +14,11 @@ from rooflens.results.factors import step_time
 from rooflens.results.quantities import (
     ALL_FLOPS,
     AS_WRITTEN,
+    AS_WRITTEN_FLOPS,
     ATTAINABLE_MFU,
     BOUND,
+    BOUND_FLOPS,
+    BOUND_INTENSITY,
     EFFICIENCY,
     HFU,
     INTENSITY,
@@ -95,10 +98,14 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
         "intensity": INTENSITY.of(total).value,
         "seconds": BOUND.of(total).value,
         "bound_by": total.bound_by or None,
+        "bound_flops": whole(BOUND_FLOPS.of(total).value),
+        "bound_bytes": {level: whole(total.floor.bytes.get(level)) for level in levels},
+        "bound_intensity": BOUND_INTENSITY.of(total).value,
         "predicted_seconds": PREDICTED.of(total).value,
         "predicted_low": total.predicted_low,
         "predicted_high": total.predicted_high,
         "predicted_level": None if total.prediction is None else total.prediction.level,
+        "as_written_flops": whole(AS_WRITTEN_FLOPS.of(total).value),
         "as_written_seconds": AS_WRITTEN.of(total).value,
         "surplus": {
             cause: {"bytes": whole(more.bytes), "flops": whole(more.flops), "seconds": more.seconds}

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import isclose
 from typing import Any
 
 from rooflens.records import MEMORY_CAUSES, Case, Cause, Record
 from rooflens.report.case_names import short_device
 from rooflens.report.expected_notes import expected_notes, waits_for
+from rooflens.report.one_step import IN_BOUND, does_more
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Surplus, Total
 from rooflens.results.parts import PieceOfCase
 from rooflens.results.quantities import (
     ALL_FLOPS,
+    AS_WRITTEN_FLOPS,
     BOUND,
+    BOUND_BYTES,
+    BOUND_FLOPS,
+    BOUND_INTENSITY,
+    BOUND_MACS,
+    BOUND_MATMUL_FLOPS,
     BYTES,
     EFFICIENCY,
     INTENSITY,
@@ -37,10 +43,6 @@ FASTER = (
 BELOW_BOUND = ColumnNote(
     "! expected below the bound, which has all operands from DRAM: some stay in the cache between operations",
     "predicted_seconds",
-)
-OF_BOUND = ColumnNote(
-    "FLOP/B: of the FLOP and bytes that the bound counts, as in pictures; the code as written does more",
-    "bound_intensity",
 )
 
 
@@ -76,7 +78,8 @@ def _count(quantity: Quantity, key: str = "", **how: Any) -> Column:
     def read(row: Any) -> Entry:
         reading = quantity.of(row.total)
         # Where all work is recomputed there is no algorithmic work: that is known, and zero.
-        only_repeats = quantity.grows and reading.value is None and row.total is not None and row.total.all_work
+        counts = quantity.grows and quantity.unit != INTENSITY.unit
+        only_repeats = counts and reading.value is None and row.total is not None and row.total.as_written.work
         return at_least(0 if only_repeats else whole(reading.value), reading.at_least)
 
     return Column(key or quantity.name, quantity.header, quantity.unit, read, group="work", **how)
@@ -124,20 +127,17 @@ WORK = (
     _count(ALL_FLOPS),
     _count(MACS, show="room"),
     _count(BYTES, "dram_bytes"),
-    Column(
-        "bound_intensity",
-        INTENSITY.header,
-        INTENSITY.unit,
-        lambda row: row.total and at_least(row.total.bound_intensity, bool(row.total.missing)),
-        group="work",
-    ),
-    Column(
-        INTENSITY.name, f"{INTENSITY.header} as written", INTENSITY.unit, "total.intensity", group="work", show="files"
+    _count(INTENSITY),
+    _count(AS_WRITTEN_FLOPS, show="files"),
+    *(
+        _count(quantity, show="files")
+        for quantity in (BOUND_MATMUL_FLOPS, BOUND_FLOPS, BOUND_MACS, BOUND_BYTES, BOUND_INTENSITY)
     ),
     Column(
         "lower_bound", "lower bound", group="work", show="files", read=lambda row: row.total and bool(row.total.missing)
     ),
 )
+"""FLOP, bytes and intensity of the code as written, and for files those that the bound counts."""
 PIECE_OF_WORK = tuple(
     column
     if column.key in ("flops", "recomputed_flops") or column.show == "files"
@@ -145,7 +145,7 @@ PIECE_OF_WORK = tuple(
     for column in WORK
 )
 """`WORK` where sizes and times are shown too: FLOP, and where there is room bytes."""
-PART_OF_WORK = tuple(replace(column, show="room") if column.key == "bound_intensity" else column for column in WORK)
+PART_OF_WORK = tuple(replace(column, show="room") if column.key == "intensity" else column for column in WORK)
 """`WORK` where names are long and many: intensity gives way to totals, which can be compared down a column."""
 BOUNDS = (
     Column(
@@ -259,16 +259,10 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
         )
 
 
-def does_more(total: Total) -> bool:
-    """True if the FLOP per byte of the code as written are others than those that the bound counts."""
-    written, counted = total.intensity, total.bound_intensity
-    return written is not None and counted is not None and not isclose(written, counted, rel_tol=1e-6)
-
-
 def number_notes(totals: Iterable[Total | None]) -> Iterator[str]:
-    """Yield why an expected time of some totals is marked, if one is, and why there are two intensities."""
+    """Yield why an expected time of some totals is marked, if one is, and what their work is of."""
     known = [total for total in totals if total is not None]
-    yield from [OF_BOUND] if any(map(does_more, known)) else []
+    yield from [IN_BOUND] if any(total.bound is not None and does_more(total) for total in known) else []
     yield from [BELOW_BOUND] if any(total.below_bound for total in known) else []
 
 
@@ -282,6 +276,7 @@ def piece_notes(of: Total, rows: Sequence[PieceOfCase]) -> Iterator[str]:
     if of.prediction is not None:
         yield ColumnNote("expected of a piece: on the device alone, without waiting for the host", PIECE_PREDICTED.key)
     yield from number_notes(row.total for row in rows)
+    yield from surplus_notes([of])
     if any((row.reached or 0) > 1 for row in rows):
         yield FASTER
 

@@ -28,6 +28,7 @@ from rooflens.report.columns import (
     whole,
 )
 from rooflens.report.module_tree import ITSELF, Module, modules, with_own_rows
+from rooflens.report.one_step import of_one_step
 from rooflens.report.part_tables import CEILINGS, EXPECTED_SHARE, NOTE, in_phase, led_by_expected
 from rooflens.report.table import COUNT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
@@ -200,7 +201,8 @@ def module_tree(
     tree = _Tree(case=rs.cases[0], phase=only, records=records, of=records.total(), tops=tops, depth=depth)
     rows = [row for row in tree.rows() if row.seconds is not None or row.total.records]
     notes = [*tree.notes(rows), *(times.notes if times is not None else ())]
-    return build("Modules", headed_by_clock(led_by_expected(_TREE, rows), times or ()), rows, notes=notes)
+    columns = of_one_step(led_by_expected(_TREE, rows), (row.total for row in rows))
+    return build("Modules", headed_by_clock(columns, times or ()), rows, notes=notes)
 
 
 def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bool = False) -> Table:
@@ -242,9 +244,12 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
         notes.append(_FIRST_CALL)
     notes += [_MEMORY] if any(row.below for row in rows) else []
     frozen = any(one.trainable != one.parameters for row in rows for one in row.below or ())
-    columns = [replace(c, show="always" if frozen else "files") if c.key == "trainable" else c for c in LAYER_COLUMNS]
+    columns = tuple(
+        replace(c, show="always" if frozen else "files") if c.key == "trainable" else c for c in LAYER_COLUMNS
+    )
     every = (record for item in items for record in item.pieces or ())
-    return build("Layers", headed_by_clock(led_by_expected(columns, rows), every), rows, notes=notes)
+    columns = of_one_step(led_by_expected(columns, rows), (row.total for row in rows))
+    return build("Layers", headed_by_clock(columns, every), rows, notes=notes)
 
 
 def at_depth(rs: RecordSet, depth: int | None = None) -> RecordSet:

@@ -21,11 +21,13 @@ from rooflens.report.columns import (
     total_notes,
 )
 from rooflens.report.comparison import SERIES, SHOWN, comparison_tables
+from rooflens.report.counts import counts, differ
 from rooflens.report.device_tables import device_tables, overview
 from rooflens.report.findings import findings
 from rooflens.report.html_tables import as_html, in_frame
 from rooflens.report.largest_batches import largest_sizes
 from rooflens.report.model_tables import model_table
+from rooflens.report.one_step import of_one_step
 from rooflens.report.study.content import Report
 from rooflens.report.study.html import render
 from rooflens.report.study.results import hypotheses_table
@@ -44,8 +46,7 @@ class _Summed:
     total: Total
 
 
-_TOTAL = (
-    *WORK,
+_TIMES = (
     *BOUNDS,
     *EXPECTED,
     Column("measured_seconds", TIME.header, "s", "total.measured_seconds", group="time"),
@@ -84,7 +85,10 @@ def _total(total: Total) -> Sequence[Table]:
         )
         for note in some
     )
-    return [build(f"Total: {case.label()}" if case else "Total", _TOTAL, [_Summed(total)], notes=notes)]
+    title, rows = f": {case.label()}" if case else "", [_Summed(total)]
+    if differ(rows):
+        return [counts(f"Counts{title}", (), rows), build(f"Total{title}", _TIMES, rows, notes=notes)]
+    return [build(f"Total{title}", of_one_step((*WORK, *_TIMES), [total]), rows, notes=notes)]
 
 
 def _status(status: Status) -> Sequence[Table]:

@@ -25,10 +25,11 @@ from rooflens.report.columns import (
     headed_by_clock,
     piece_notes,
 )
-from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
-from rooflens.results import UNATTRIBUTED, Evidence, RecordSet, join
+from rooflens.report.one_step import of_one_step
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build
+from rooflens.results import UNATTRIBUTED, Evidence, Quantity, RecordSet, join
 from rooflens.results.parts import PartKind, PieceOfCase, StepPart, parts
-from rooflens.results.quantities import MATMUL_FLOPS, ratio
+from rooflens.results.quantities import ALL_FLOPS, BOUND_BYTES, BOUND_FLOPS, BYTES, INTENSITY, MATMUL_FLOPS, ratio
 
 SHOWN = 20
 """Operations and kernels in a table of which nobody asks for more or less."""
@@ -139,7 +140,7 @@ def led_by_expected(columns: Iterable[Column], rows: Sequence[Any]) -> tuple[Col
     timed = any(row.seconds is not None for row in rows)
     if timed or any(row.total.predicted_seconds is None for row in rows if row.total.seconds):
         return tuple(columns)
-    leading, giving = {PIECE_PREDICTED.key, EXPECTED_SHARE.key}, {MATMUL_FLOPS.name, "bound_intensity"}
+    leading, giving = {PIECE_PREDICTED.key, EXPECTED_SHARE.key}, {MATMUL_FLOPS.name, INTENSITY.name}
     return tuple(
         replace(column, show="always")
         if column.key in leading
@@ -162,28 +163,28 @@ _TIMES = (
     *CEILINGS,
     Column("highest", "highest", read="highest", align="left", group="ceilings", show="more"),
 )
+
+
+def _share(key: str, header: str, quantity: Quantity, show: Show) -> Column:
+    def read(row: PartRow) -> float | None:
+        return ratio(quantity.of(row.total).value, quantity.of(row.of).value)
+
+    return Column(key, header, PERCENT, read, group="work", show=show)
+
+
+_SHARES = (
+    _share("flops_share", "share of FLOP", ALL_FLOPS, "room"),
+    _share("bytes_share", "share of bytes", BYTES, "room"),
+    _share("bound_flops_share", "share of FLOP in the bound", BOUND_FLOPS, "files"),
+    _share("bound_bytes_share", "share of bytes in the bound", BOUND_BYTES, "files"),
+)
 _FAMILY = (
     *CASE,
     PHASE,
     Column("family", "family", read=lambda row: row.part.name or "unknown", align="left"),
     _CALLS,
     *WORK,
-    Column(
-        "flops_share",
-        "share of FLOP",
-        PERCENT,
-        lambda row: ratio(row.total.flops, row.of.flops),
-        group="work",
-        show="room",
-    ),
-    Column(
-        "bytes_share",
-        "share of bytes",
-        PERCENT,
-        lambda row: ratio(row.total.bytes.get("dram"), row.of.bytes.get("dram")),
-        group="work",
-        show="room",
-    ),
+    *_SHARES,
     *BOUNDS,
     SHARE,
     *_TIMES,
@@ -253,7 +254,7 @@ def part_rows(item: Evidence, by: PartKind) -> list[PartRow]:
             ceilings=ceiling_shares(part.records, item.device, part.seconds),
         )
         for part, total in zip(found, totals, strict=True)
-        if total.all_work is not None or part.seconds is not None
+        if total.as_written.work is not None or part.seconds is not None
     ]
     return sorted(rows, key=_costliest)
 
@@ -272,7 +273,8 @@ def part_table(items: Sequence[Evidence], by: PartKind) -> Table:
     times = [record for item in items for record in item.pieces or ()]
     recorded = any(record.shapes is not None for record in times)
     columns = _told_apart(rows, recorded) if by == "op" else led_by_expected(PART_COLUMNS[by], rows)
-    return build(_TITLES[by], headed_by_clock(columns, times), rows, total=total, notes=notes)
+    columns = headed_by_clock(of_one_step(columns, (row.total for row in rows)), times)
+    return build(_TITLES[by], columns, rows, total=total, notes=notes)
 
 
 def _told_apart(rows: Sequence[PartRow], recorded: bool) -> tuple[Column, ...]:

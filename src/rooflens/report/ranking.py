@@ -10,6 +10,7 @@ from rooflens.compare.ranking import RankedBy, RankedDevice, quantity_by
 from rooflens.records import Failure
 from rooflens.report.case_names import differing
 from rooflens.report.columns import BOUNDS, EXPECTED, WAITS, WORK, case_columns, number_notes, total_notes
+from rooflens.report.counts import counts
 from rooflens.report.expected_notes import few
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
 from rooflens.results import Quantity
@@ -21,12 +22,9 @@ from rooflens.units import show
 _SMALL = {COST_PER_SAMPLE: (1e6, "cost /M samples"), COST_PER_ANSWER: (1e3, "cost /1000 answers")}
 """Costs of one that people read better of many."""
 _STEP = case_columns("step")
-_COUNTED = (
-    *(column for column in _STEP if column.key != "device"),
-    Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work"),
-    *WORK,
-    Column("peak", "peak memory", "B", lambda row: MEMORY.read(row.evidence).value, group="work"),
-)
+_ANYWHERE = tuple(column for column in _STEP if column.key != "device")
+_PARAMETERS = Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work")
+_PEAK = Column("peak", "peak memory", "B", lambda row: MEMORY.read(row.evidence).value, group="work")
 
 
 def _numbered(mode: str, by: RankedBy) -> Column:
@@ -75,7 +73,7 @@ def _columns(mode: str, marked: bool) -> tuple[Column, ...]:
         Column("largest_batch", "largest batch", COUNT, "room.largest", group="time", show="files"),
         Column("needed", "needs", "B", "room.needed", group="time"),
         Column("best", "best batch", group="time", show="files"),
-        *(replace(column, show="files") for column in _COUNTED if column.group == "work"),
+        *(replace(column, show="files") for column in (_PARAMETERS, *WORK, _PEAK)),
     )
 
 
@@ -86,7 +84,7 @@ def ranking_tables(compared: DeviceRanking) -> list[Table]:
     tables = []
     for mode, rows in grouped_by(compared.rows, lambda row: row.step.mode).items():
         columns = _columns(mode, marked=not all(row.best for row in rows))
-        counted = build("Counts on any device", _COUNTED, rows)
+        counted = counts("Counts on any device", _ANYWHERE, rows, (_PARAMETERS, _PEAK))
         counted = replace(counted, rows=tuple(dict.fromkeys(counted.rows)))
         tables += [counted, build("Which card", columns, rows, notes=_notes(compared, mode, rows))]
     return tables

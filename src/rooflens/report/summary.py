@@ -29,16 +29,18 @@ from rooflens.report.columns import (
     surplus_notes,
     total_notes,
 )
+from rooflens.report.counts import counts, differ
 from rooflens.report.executed_work import by_family, by_module
 from rooflens.report.expected_notes import waiting_notes
 from rooflens.report.memory_steps import memory_steps
 from rooflens.report.memory_table import memory
 from rooflens.report.module_tables import module_tree
+from rooflens.report.one_step import of_one_step
 from rooflens.report.part_tables import SHOWN, part_table
 from rooflens.report.profile_notes import profile_notes
 from rooflens.report.scaling import scaling
 from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build, for_people
 from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.answers import ANSWERS, COSTS, ENERGY_PER_SAMPLE, ENERGY_PER_TOKEN
 from rooflens.results.evidence import only_failed, piecewise
@@ -118,22 +120,17 @@ def _rate(row: _Row) -> Entry:
     return Entry(rate, "<=" if origin == "bound" else "")
 
 
+_PARAMETERS = Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work", show="room")
 SUMMARY_COLUMNS = (
     *CASE,
     SOURCE,
     PHASE,
-    Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work", show="room"),
+    _PARAMETERS,
     *WORK,
     *BOUNDS,
     *EXPECTED,
     WAITS,
-    _time(
-        "as_written_seconds",
-        AS_WRITTEN.header,
-        "s",
-        "as_written",
-        "room",
-    ),
+    _time("as_written_seconds", AS_WRITTEN.header, "s", "as_written", "room"),
     _time("whole_model_seconds", WHOLE_MODEL.header, "s", lambda row: WHOLE_MODEL.of(row.total).value, "room"),
     _time(
         _MEASURED,
@@ -178,7 +175,7 @@ _FAILED = (
 
 def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
     """Return whole answers and the summary; of a single case also its parts and modules, of failures also these."""
-    tables = [*whole_answers(records), _of_people(summary(records))] if records.records else []
+    tables = [*whole_answers(records), *_summary_of_people(records)] if records.records else []
     estimates = [part for _, source, part in records.split() if source == "estimate"]
     items = join(records)
     if len(estimates) == 1:
@@ -199,12 +196,23 @@ def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
     return tables
 
 
-def _of_people(table: Table) -> Table:
-    """Return a summary of many rows with the steps as wholes."""
-    short = whole_steps(table) if len(table.rows) > _MANY else table
-    return (
-        table if short.rows == table.rows else replace(short, notes=(*table.notes, "phases of the steps: --by phase"))
-    )
+def _summary_of_people(records: RecordSet) -> list[Table]:
+    """Return the summary, of many rows with the steps as wholes; work that has two sides stands in a table of its own.
+
+    Without a time in it, that table is all.
+    """
+    table, rows = summary(records), _rows(join(records))
+    apart = counts("Counts", (*CASE, PHASE), rows, (_PARAMETERS,)) if differ(rows) else None
+    if apart is not None:
+        columns = (replace(column, show="files") if column.group == "work" else column for column in table.columns)
+        table = replace(table, columns=tuple(columns))
+        if not any(column.group for column in for_people(table).columns):
+            table, apart = replace(apart, notes=(*apart.notes, *table.notes)), None
+    short = whole_steps(table) if len(rows) > _MANY else table
+    if short.rows != table.rows:
+        short = replace(short, notes=(*table.notes, "phases of the steps: --by phase"))
+        apart = apart and whole_steps(apart)
+    return [short] if apart is None else [apart, short]
 
 
 def whole_steps(table: Table) -> Table:
@@ -248,6 +256,27 @@ def summary(rs: RecordSet) -> Table:
     tokens. A case that failed has a row that says why.
     """
     evidence = join(rs)
+    rows = _rows(evidence)
+    notes = [*coverage_notes(evidence), *device_notes(evidence)]
+    of_others = rs.environment is None
+    profiles = [item for item in evidence if "profile" in item.sources or (of_others and item.unnamed)]
+    notes += [*(profile_notes(profiles) if profiles else ()), *_notes(rows)]
+    if rs.failures:
+        rows += _failed_rows(rs, evidence)
+    if len(evidence) + len(rs.failures) > 1:
+        notes += batch_notes(evidence, rs.failures)
+    shown = _shown_here(rows)
+    spans = [row.measured.span for row in rows if row.measured is not None]
+    headers = {_MEASURED: "busy"} if spans and None not in spans else {}
+    columns = [
+        replace(column, show=shown.get(column.key, column.show), header=headers.get(column.key, column.header))
+        for column in SUMMARY_COLUMNS
+    ]
+    return build("Summary", of_one_step(columns, (row.total for row in rows)), rows, notes=notes)
+
+
+def _rows(evidence: Sequence[Evidence]) -> list[_Row]:
+    """Return a row for each phase of each case that has several, and for its whole step."""
     rows = []
     for item in evidence:
         several = len(item.phases) > 1
@@ -267,22 +296,7 @@ def summary(rs: RecordSet) -> Table:
                     room=None if only else item.room,
                 )
             )
-    notes = [*coverage_notes(evidence), *device_notes(evidence)]
-    of_others = rs.environment is None
-    profiles = [item for item in evidence if "profile" in item.sources or (of_others and item.unnamed)]
-    notes += [*(profile_notes(profiles) if profiles else ()), *_notes(rows)]
-    if rs.failures:
-        rows += _failed_rows(rs, evidence)
-    if len(evidence) + len(rs.failures) > 1:
-        notes += batch_notes(evidence, rs.failures)
-    shown = _shown_here(rows)
-    spans = [row.measured.span for row in rows if row.measured is not None]
-    headers = {_MEASURED: "busy"} if spans and None not in spans else {}
-    columns = [
-        replace(column, show=shown.get(column.key, column.show), header=headers.get(column.key, column.header))
-        for column in SUMMARY_COLUMNS
-    ]
-    return build("Summary", columns, rows, notes=notes)
+    return rows
 
 
 def _rate_of(item: Evidence, total: Total | None, measured: Measured | None) -> tuple[float | None, Time | None]:

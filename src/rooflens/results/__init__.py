@@ -1,5 +1,6 @@
 """Records gathered: totals by case, phase, module and family, evidence joined, and the quantities that both tell."""
 
+from rooflens.results.counted_work import CountedWork
 from rooflens.results.evidence import Evidence, Measured, Room, join
 from rooflens.results.factors import TIMES, Time
 from rooflens.results.fits import Fit, Fits

@@ -64,7 +64,8 @@ class PieceOfCase:
     @property
     def reached(self) -> float | None:
         """Its bound over its time."""
-        return None if self.seconds is None or self.total.all_work is None else efficiency(self.total, self.seconds)
+        worked = self.total.as_written.work is not None
+        return efficiency(self.total, self.seconds) if worked and self.seconds is not None else None
 
 
 _ALIKE: Mapping[PartKind, Callable[[Record], Hashable]] = {

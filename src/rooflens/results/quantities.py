@@ -106,6 +106,29 @@ ALL_FLOPS = Quantity("flops", "FLOP", unit="FLOP", total=lambda t: t.flops, grow
 MACS = Quantity("macs", "MAC", unit="MAC", total=lambda t: t.macs, grows=True)
 BYTES = Quantity("bytes", "DRAM bytes", "DRAM", unit="B", total=lambda t: t.bytes.get("dram"))
 INTENSITY = Quantity("intensity", "intensity", "FLOP/B", unit="FLOP/B", total=lambda t: t.intensity, grows=True)
+AS_WRITTEN_FLOPS = Quantity(
+    "as_written_flops", "FLOP as written", unit="FLOP", total=lambda t: t.as_written.flops, grows=True
+)
+BOUND_MATMUL_FLOPS = Quantity(
+    "bound_matmul_flops",
+    "matmul FLOP in the bound",
+    unit="FLOP",
+    total=lambda t: t.floor.matmul_flops,
+    grows=True,
+)
+BOUND_FLOPS = Quantity("bound_flops", "FLOP in the bound", unit="FLOP", total=lambda t: t.floor.flops, grows=True)
+BOUND_MACS = Quantity("bound_macs", "MAC in the bound", unit="MAC", total=lambda t: t.floor.macs, grows=True)
+BOUND_BYTES = Quantity(
+    "bound_bytes", "DRAM bytes in the bound", "DRAM in the bound", unit="B", total=lambda t: t.floor.dram
+)
+BOUND_INTENSITY = Quantity(
+    "bound_intensity",
+    "intensity in the bound",
+    "FLOP/B in the bound",
+    unit="FLOP/B",
+    total=lambda t: t.floor.intensity,
+    grows=True,
+)
 BOUND = Quantity("bound", "bound, as a time", "bound", unit="s", better="less", total=lambda t: t.seconds, grows=True)
 AS_WRITTEN = Quantity(
     "as_written",
@@ -149,7 +172,8 @@ QUANTITIES: Mapping[str, Quantity] = {
     for quantity in (
         TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
         ACTIVATIONS, RECOMPUTED_FLOPS, MACS, AS_WRITTEN, WHOLE_MODEL, PREDICTED, MFU, HFU, ATTAINABLE_MFU,
-        KV_CACHE, *(answer for answers in (*ANSWERS.values(), *SAMPLED.values()) for answer in answers),
+        KV_CACHE, AS_WRITTEN_FLOPS, BOUND_MATMUL_FLOPS, BOUND_FLOPS, BOUND_MACS, BOUND_BYTES, BOUND_INTENSITY,
+        *(answer for answers in (*ANSWERS.values(), *SAMPLED.values()) for answer in answers),
     )
 }  # fmt: skip
 """All of them by name."""

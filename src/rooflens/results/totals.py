@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 from rooflens.notebook import Displayed
 from rooflens.predict import ALONE, Conduct, Prediction, card_of, predicted
 from rooflens.records import Bound, Cause, Device, Phase, Record, Work
+from rooflens.results.counted_work import CountedWork
 from rooflens.roofline import Bounds, serial_bound
 from rooflens.units import show
 
@@ -66,14 +67,11 @@ class Total(Displayed):
     Work is summed over calls. The bound is the sum of the operations' bounds. Each number is computed once.
 
     Attributes:
-        work: algorithmic work without recomputation; None where no record has any.
-        recomputed_work: work that repeats forward work during backward, likewise; `all_work`: both together.
-        matmul_flops: FLOP of products, convolutions, attention and recurrent gates; `macs`: half of them.
-        recomputed_flops: matrix FLOP that repeat forward work during backward.
-        flops: element-wise and special functions included.
-        bytes: per level, recomputation included: it is real traffic.
-        intensity: FLOP per DRAM byte, recomputation included in both.
-        bound_intensity: the same of the work that the bound counts, where pictures have their marks.
+        as_written: all that the code does, with what it computes again; `bytes` and `intensity` are those of it.
+        floor: what every implementation needs: the bound counts it, and pictures have their marks there.
+        work: `as_written` without recomputation; None where no record has any. `matmul_flops`, `flops` (element-wise
+            and special functions, too) and `macs` (half of `matmul_flops`) are those of it.
+        recomputed_work: work that repeats forward work during backward; `recomputed_flops`: its matrix FLOP.
         missing: operations whose FLOP are unknown: with any, FLOP and bound are lower bounds.
         surplus: what the code as written does beyond the bound, by cause; empty where it does no more.
     """
@@ -102,16 +100,12 @@ class Total(Displayed):
         self.work = nothing or Work.of_calls((work, r.calls) for r, work in worked if not r.recomputed)
         self.recomputed_work = Work.of_calls((work, r.calls) for r, work in worked if r.recomputed)
         both = [work for work in (self.work, self.recomputed_work) if work is not None]
-        self.all_work = both[0] + both[1] if len(both) == 2 else next(iter(both), None)
+        self.as_written = CountedWork.of(both[0] + both[1] if len(both) == 2 else next(iter(both), None))
+        once = self.as_written if self.recomputed_work is None else CountedWork.of(self.work)
         self.missing = frozenset[str]() if self.work is None else self.work.missing
-        counted = (None, None) if self.work is None else (self.work.matmul_flops, self.work.total_flops)
-        # None where nothing is known: no FLOP were counted, and those of some operation are missing.
-        self.matmul_flops, self.flops = (n if n or not self.missing else None for n in counted)
+        self.matmul_flops, self.flops, self.macs = once.matmul_flops, once.flops, once.macs
         self.recomputed_flops = 0 if self.recomputed_work is None else self.recomputed_work.matmul_flops
-        self.macs = None if self.matmul_flops is None else self.matmul_flops / 2
-        self.bytes: Mapping[str, float] = {} if self.all_work is None else self.all_work.bytes
-        moved, done = self.bytes.get("dram"), sum(work.total_flops for work in both)
-        self.intensity = done / moved if done and moved else None
+        self.bytes, self.intensity = self.as_written.bytes, self.as_written.intensity
         self.pieces: Pieces = "kernels" if any(r.scope == "kernel" for r, _ in worked) else "operations"
         self._needed = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
         if nothing is not None:
@@ -169,15 +163,9 @@ class Total(Displayed):
         return serial_bound(one if calls == 1 else replace(one, seconds=one.seconds * calls) for one, calls in ones)
 
     @cached_property
-    def needed(self) -> Work | None:
-        """The summed work that every implementation needs, as a roofline draws it; None where no record has any."""
-        return Work.of_calls(self._needed)
-
-    @cached_property
-    def bound_intensity(self) -> float | None:
-        """FLOP per DRAM byte of what every implementation needs; None where either is nothing or unknown."""
-        moved = None if self.needed is None else self.needed.bytes.get("dram")
-        return self.needed.total_flops / moved or None if self.needed is not None and moved else None
+    def floor(self) -> CountedWork:
+        """What every implementation needs, as the bound counts it and a roofline draws it."""
+        return CountedWork.of(Work.of_calls(self._needed))
 
     @property
     def below_bound(self) -> bool:
@@ -191,7 +179,7 @@ class Total(Displayed):
 
         None where some record lacks the bytes of a level that others have: nothing is known of their sum there.
         """
-        whole = self.needed
+        whole = self.floor.work
         if self.device is None or whole is None:
             return None
         partly_known = {level for work, _ in self._needed for level in work.bytes} - set(whole.bytes)

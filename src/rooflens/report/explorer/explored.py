@@ -305,7 +305,7 @@ def _drawn(rows: _Rows, levels: Sequence[str]) -> dict[str, Any]:
         marks += [(row, spot) for spot in own]
         reasons.add("" if own else why_none(item, only, levels))
         total = item.total(only)
-        needed = None if total is None or not own else total.needed
+        needed = None if total is None or not own else total.floor.work
         uses.add(() if needed is None or item.device is None else tuple(used([needed], item.device)))
         on.append(-1 if item.device is None else numbers[item.device.name])
     for failure in rows.failed:

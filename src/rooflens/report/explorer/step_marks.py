@@ -53,9 +53,9 @@ def sources_of(item: Evidence, only: Phase | None) -> tuple[str, ...]:
 def step_marks(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Iterator[StepMark]:
     """Yield the marks of a step or of a phase of it."""
     total = item.total(only)
-    if total is None or total.needed is None or not total.needed.total_flops or item.work is None:
+    work = None if total is None else total.floor.work
+    if total is None or work is None or not work.total_flops or item.work is None:
         return
-    work = total.needed
     for source, seconds in _times(item, only, total):
         for level in levels:
             if no_intensity(work, total.records, level):
@@ -88,13 +88,14 @@ def step_marks(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Ite
 def why_none(item: Evidence, only: Phase | None, levels: Sequence[str]) -> str:
     """Return why a step or a phase of it has no mark at any of some levels."""
     total = item.total(only)
-    if total is None or total.needed is None:
+    work = None if total is None else total.floor.work
+    if total is None or work is None:
         return NO_WORK
-    if not total.needed.total_flops:
+    if not work.total_flops:
         return NO_FLOPS
     if not list(_times(item, only, total)):
         return NO_TIME
-    return "; ".join(no_intensity(total.needed, total.records, level) for level in levels)
+    return "; ".join(no_intensity(work, total.records, level) for level in levels)
 
 
 def _times(item: Evidence, only: Phase | None, total: Total) -> Iterator[tuple[str, float]]:

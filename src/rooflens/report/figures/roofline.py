@@ -9,7 +9,7 @@ from dataclasses import replace
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Device
 from rooflens.report.case_names import shared
-from rooflens.report.columns import BELOW_BOUND, OF_BOUND, does_more, misfits
+from rooflens.report.columns import BELOW_BOUND, misfits
 from rooflens.report.figures.axes import Axis
 from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, Naming, PieceKind, launches
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceiling_lines, roofs
@@ -20,6 +20,7 @@ from rooflens.report.figures.roofline_data import LEVELS_TITLE, Link, Mark, RugM
 from rooflens.report.figures.saving import Figure
 from rooflens.report.figures.trails import trails
 from rooflens.report.model_families import FAMILIES
+from rooflens.report.one_step import does_more
 from rooflens.results import Evidence, RecordSet, join
 
 ABOVE = (
@@ -248,7 +249,7 @@ def _notes(
     if any(whisker.below_bound for whisker in placed.whiskers):
         yield f"{BELOW_BOUND}."
     if "dram" in levels and any((total := item.total()) is not None and does_more(total) for item in evidence):
-        yield f"{OF_BOUND.replace('as in pictures', 'as in tables')}."
+        yield "FLOP/B: of what the bound counts; the code as written does more."
     if placed.rug:
         share = max(mark.high for mark in placed.rug)
         percent = f"{100 * share:.3g} %" if share >= _SMALLEST_SHARE else "less than 0.01 %"
