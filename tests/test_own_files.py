@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import rooflens as rl
+from rooflens import host_limits
 from rooflens.cli.main import main
 from rooflens.errors import InvalidValue, ModelError, RooflensError, UnknownModel, as_told
 from rooflens.records import Case
 from rooflens.running.cells import _checked
 from rooflens.running.jobs import Refused
-from rooflens.sources import conditions
 
 BUILD = """
 import os, sys, torch
@@ -131,8 +131,8 @@ def test_workers_side_by_side_share_the_free_memory(monkeypatch: pytest.MonkeyPa
     endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda _: endless)
     monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit[0]))
-    monkeypatch.setattr(conditions, "available_memory", lambda: 10**9)
-    monkeypatch.setattr(conditions, "_fields", lambda _: {"VmData": "2 kB"})
+    monkeypatch.setattr(host_limits, "available_memory", lambda: 10**9)
+    monkeypatch.setattr(host_limits, "fields_of", lambda _: {"VmData": "2 kB"})
     for beside in (1, 3):
-        conditions.bound_memory(beside)
+        host_limits.bound_memory(beside)
     assert limits == [900_002_048, 300_002_048]

@@ -27,6 +27,7 @@ from rooflens.trace.tracer import _run
 
 WIDTHS = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 48}
 WIDTHS |= {"vocab_size": 100, "max_position_embeddings": 64, "num_hidden_layers": 6}
+SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama": WIDTHS,
     "gemma3_text": WIDTHS
@@ -37,9 +38,23 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mamba": {"hidden_size": 32, "num_hidden_layers": 6, "vocab_size": 100, "state_size": 8},
     "qwen3_next": WIDTHS
     | {"num_experts": 4, "num_experts_per_tok": 2, "layer_types": ["linear_attention", "full_attention"] * 3},
+    "deepseek_v4": {"hidden_size": 32, "num_attention_heads": 4, "head_dim": 16, "q_lora_rank": 16, "vocab_size": 100}
+    | {"moe_intermediate_size": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 6}
+    | {"o_groups": 2, "o_lora_rank": 16, "index_n_heads": 2, "index_head_dim": 8, "hc_mult": 2, "hc_sinkhorn_iters": 1}
+    | {"sliding_window": 8, "compress_rates": {SPARSE: 4, HEAVY: 8}, "layer_types": [SPARSE, HEAVY] * 3}
+    | {"mlp_layer_types": ["moe"] * 6},
     "t5": {"d_model": 32, "d_kv": 8, "num_heads": 4, "d_ff": 48, "num_layers": 6, "vocab_size": 100},
 }
-RUNNING = {"llama": 2, "gemma3_text": 4, "mixtral": 2, "gpt2": 2, "mamba": 3, "qwen3_next": 4, "t5": 6}
+RUNNING = {
+    "llama": 2,
+    "gemma3_text": 4,
+    "mixtral": 2,
+    "gpt2": 2,
+    "mamba": 3,
+    "qwen3_next": 4,
+    "deepseek_v4": 4,
+    "t5": 6,
+}
 """Layers that run: two of each kind; and of T5, whose first ones hold the biases, three in encoder and decoder."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,17 @@ import rooflens as rl
 from rooflens.cli.main import cli
 from rooflens.devices import find
 from rooflens.errors import RooflensError
-from rooflens.models import Executable, Step, eager, workload
+from rooflens.models import Example, Executable, Step, eager, make_step, sum_of_outputs, workload
 from rooflens.models.kv_caches import is_fixed
-from rooflens.records import Phase
+from rooflens.records import CachePart, KvCache, Phase, Trace
 from rooflens.report.case_json import promised_json
 from rooflens.running import whole_answers
 from rooflens.running.estimating import estimable
 from rooflens.running.tracing import tracer
 from rooflens.running.whole_answers import counted_run
-from rooflens.runs.run import Request
+from rooflens.runs.options import Options
+from rooflens.runs.run import Request, Run
+from rooflens.trace import trace
 
 transformers = pytest.importorskip("transformers")
 
@@ -109,13 +112,64 @@ def test_the_sum_is_that_of_all_steps_traced_one_by_one(
     assert found.kv_cache == steps[-1].kv_cache
 
 
+RATES = (4, 8)
+"""Tokens for which an entry of a cache stands."""
+
+
+class Reading(torch.nn.Module):
+    """Reads a part of a cache, and completes an entry if one is due."""
+
+    def forward(self, query: torch.Tensor, part: torch.Tensor, due: bool) -> torch.Tensor:
+        found = (query @ part).sum() if part.shape[1] else query.sum()
+        return found + part.softmax(1).sum() if due else found
+
+
+class Compressing(torch.nn.Module):
+    """A step that reads entries and what waits for the next ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList(Reading() for _ in range(5))
+
+    def forward(self, query: torch.Tensor, kept: list[torch.Tensor], due: list[bool]) -> torch.Tensor:
+        return torch.stack([part(query, *one) for part, *one in zip(self.parts, kept, due, strict=True)])
+
+
+def compressing(run: Run) -> Trace:
+    tokens = run.options.seq_len or 0
+    entries = [min((tokens + 1) // RATES[0], 16), *((tokens + 1) // rate for rate in RATES)]  # some see 16 at most
+    kept = [torch.zeros(8, n) for n in (*entries, *(tokens % rate for rate in RATES))]
+    complete = [False, *((tokens + 1) % rate == 0 for rate in RATES), False, False]
+    example = Example(args=(torch.zeros(1, 8), kept, complete))
+    step = make_step("compressing", Compressing(), example, dtype="as-is", mode="inference", loss=sum_of_outputs)
+    part = CachePart(name="compressed", shape=(1, 1), dtype="fp32", tensors=1, held=4, used=4, per_token=1)
+    parts = tuple(replace(part, compression=rate) for rate in RATES)
+    return replace(trace(step), kv_cache=KvCache(batch=1, tokens=tokens + 1, parts=parts))
+
+
+def test_a_cache_that_takes_in_entries_for_several_tokens_is_summed_by_kinds_of_steps() -> None:
+    asked, device, traced = Options(prompt_len=35, output_len=71), find(H100), cache(compressing)
+    run = Run(model="compressing", batch=1, mode="generate", options=asked)
+    steps = [run.step_of_answer("decode", 35 + n, room=105) for n in range(70)]
+    whole, *each = (
+        rl.RecordSet(counted_run(one, traced, [device], 35)(device), devices={device.name: device})
+        for one in (run, *steps)
+    )
+    assert summed(whole, phase="decode") == pytest.approx(summed(*each), rel=1e-12)
+    assert not any("along no line" in note for note in whole.notes)
+    assert len({record.tokens for record in whole}) < 45
+    largest = max(one.memory.with_workspace for one in each if one.memory is not None)
+    assert whole.memory is not None
+    assert whole.memory.with_workspace == largest
+
+
 def test_steps_that_lie_on_no_line_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = saved(tmp_path, LLAMA | {"model_type": "mistral", "sliding_window": 11})
     monkeypatch.setattr(whole_answers, "MOST", 4)
     found, steps = answer_and_steps(model, 9, prompt_len=9, output_len=12)
     assert summed(found, phase="decode")[:4] == pytest.approx(summed(*steps)[:4], rel=0.01)
     assert sum(1 for tokens in {r.tokens for r in found} if tokens is not None) < 7  # as many as are traced for a line
-    (note,) = [note for note in found.notes if "grows in stairs" in note]
+    (note,) = [note for note in found.notes if "grows along no line" in note]
     assert float(note.partition("up to ")[2].partition(" %")[0]) < 1
 
 

@@ -17,6 +17,7 @@ from rooflens.capacity.largest import AskedDevice, searched
 from rooflens.capacity.step_sizes import Size
 from rooflens.devices.reserves import Reserve
 from rooflens.errors import ModelError, RooflensError
+from rooflens.host_limits import bound_memory
 from rooflens.progress import Progress
 from rooflens.records import Case, Device, Memory, write_atomically
 from rooflens.results import Fit, Fits, RecordSet, Total
@@ -24,7 +25,6 @@ from rooflens.running.estimating import at_each_place
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Answer, CallElsewhere, Done, Refused, Share, Start
 from rooflens.runs.run import Place, Request, recorded_name
-from rooflens.sources import conditions
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ def begin(start: Start, _: AnswerListener) -> Serve:
     """The worker's side."""
     from rooflens.models import CallAgain, kept_switches
 
-    conditions.bound_memory(start.beside)
+    bound_memory(start.beside)
 
     def do(job: Search, tell: AnswerListener) -> bool:
         try:

@@ -64,7 +64,8 @@ def _cached(cache: KvCache) -> Iterator[_Block]:
         shape = "x".join(map(str, part.shape))
         each = f"{part.tensors} x {_number(part.held)} B = {_number(part.tensors * part.held)} B"
         used = "" if part.used == part.held else f", in use {_number(part.tensors * part.used)} B"
-        yield _Labelled(part.name, f"{part.tensors} x {shape}:{part.dtype}; {each}{used}")
+        entry = "" if part.compression == 1 else f", an entry for {part.compression} tokens"
+        yield _Labelled(part.name, f"{part.tensors} x {shape}:{part.dtype}; {each}{used}{entry}")
     yield _Labelled("held", f"together {_number(cache.held)} B")
     yield _Labelled("in use", f"together {_number(cache.used)} B: what the next step needs")
     yield _Labelled("per token", f"{_number(cache.per_token)} B: what the next token of one sequence adds")

@@ -225,6 +225,7 @@ def kv_cache(cache: Any, batch: int, tokens: int, times: Callable[[torch.Tensor]
             held=0 if known else storage.nbytes(),
             used=round(nbytes * share),
             per_token=_per_token(name, owner, tensor, tokens) * nbytes,
+            compression=owner.compress_rate if name == _COMPRESSED else 1,
         )
         alike[part] += times(tensor)
     parts = tuple(replace(part, tensors=count) for part, count in alike.items())

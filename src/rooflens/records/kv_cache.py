@@ -18,6 +18,7 @@ class CachePart:
         tensors: how many there are.
         held: bytes of each one's storage: a window is a view of what it was cut from.
         used: bytes of each that the next step needs: those of the window, or of the filled part of a static cache.
+        compression: tokens for which one of its entries stands.
         per_token: bytes that the next token of every sequence adds to each; where entries stand for several tokens, the
             share of one.
     """
@@ -29,6 +30,7 @@ class CachePart:
     held: int
     used: int
     per_token: float
+    compression: int = 1
 
     def __post_init__(self) -> None:
         if self.tensors < 1 or min(self.held, self.used, self.per_token, *self.shape, 0) < 0:

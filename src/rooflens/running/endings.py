@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rooflens.errors import cut
-from rooflens.sources.container import memory_kills
+from rooflens.host_limits import memory_kills
 
 LAST_BYTES = 1 << 16
 """Of what a worker writes to its standard error, which may never end."""

@@ -20,6 +20,7 @@ from rooflens.errors import (
     checked,
     told_together,
 )
+from rooflens.host_limits import bound_memory
 from rooflens.progress import Progress, within
 from rooflens.records import BOUND, Case, Device, Failure, Record, RecordFile, write_records
 from rooflens.results import RecordSet
@@ -41,7 +42,7 @@ from rooflens.running.tracing import TracedRun, Tracer
 from rooflens.running.whole_answers import counted_run
 from rooflens.runs.options import Options
 from rooflens.runs.run import Place, Request, Run, is_graph, is_own_file
-from rooflens.sources import conditions, environment
+from rooflens.sources import environment
 from rooflens.sources.command import harmless
 
 if TYPE_CHECKING:
@@ -325,7 +326,7 @@ def begin(start: Start) -> Serve:
 
     from rooflens.models import CallAgain, kept_switches
 
-    conditions.bound_memory(start.beside)
+    bound_memory(start.beside)
     first = estimable(Request(model=torch.nn.Linear(1, 1), inputs=torch.ones(1, 1)))
     estimated([first])  # what is loaded on first use takes nothing of a run's time
 

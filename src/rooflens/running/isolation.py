@@ -26,10 +26,10 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from rooflens.errors import RooflensError
+from rooflens.host_limits import memory_kills
 from rooflens.running.endings import NEXT_JOB, EndedProcess, Tail, ending, last_words
 from rooflens.running.jobs import Answer, Done, Job, Ready, Refused, StageEntered, Start
 from rooflens.running.process import SERVER, started
-from rooflens.sources.container import memory_kills
 
 START_SECONDS = 300.0
 """For imports: a cold network disk can take minutes over torch."""

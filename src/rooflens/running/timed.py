@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError
+from rooflens.host_limits import bound_memory
 from rooflens.machine import Machine, found_device
 from rooflens.models import Workload, compiled, kept_switches, neutral, placed, running, workload_of
 from rooflens.progress import Progress, waiting
@@ -73,7 +74,7 @@ def begin(start: Start, looked: Callable[[], conditions.Observer | None], tell: 
     card = looked()
     where = found_device(place_of(start)).where
     if where == "cpu":
-        conditions.bound_memory()
+        bound_memory()
     observer = card if card is not None and where == "cuda" else conditions.Observer(where)
     # They load while the model is looked up: neither waits for the other.
     loader = ThreadPoolExecutor(1)

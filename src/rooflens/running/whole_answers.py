@@ -3,19 +3,21 @@
 The work of an operation of decode grows with the tokens in the cache: along a straight line, until a window is full, or
 a cache of fixed length ... Over steps in which every operation grows along a line and meets the same ceiling, bytes,
 FLOP and bounds of the middle one, times the number of steps, are exactly their sum. Where it does not, the steps are
-halved, and each half is looked at alone, the longest first. A cache that grows in steps of some tokens is on no line
-however often it is halved: after `MOST` traces the middle ones stand for the others there too, and a note says so.
+halved, and each half is looked at alone, the longest first. Where a cache takes in entries for several tokens, this
+goes for each kind of step (`stairs`). After `MOST` traces the middle ones stand for the others on no line too, and a
+note says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
 
 from rooflens.predict import card_of, predicted
 from rooflens.records import Device, Record, Trace, Work
 from rooflens.roofline import Bounds
+from rooflens.running.stairs import Place, Stairs, on_a_line
 from rooflens.running.tracing import TracedRun, Tracer
 from rooflens.runs.options import ANSWERING
 from rooflens.runs.run import Run
@@ -23,7 +25,7 @@ from rooflens.sources import estimate as source
 from rooflens.sources.answers import AnswerStep, answer_records
 
 MOST = 48
-"""Steps of decode of an answer that are traced before lines are no longer looked for."""
+"""Steps of decode of an answer that are traced, of each kind, before lines are no longer looked for."""
 _NEAR = 2.0
 """Bytes or FLOP by which whole numbers may be off a line."""
 _SLACK = 1e-9
@@ -73,8 +75,8 @@ def ends_of(run: Run, tokens: int | None) -> tuple[Run, ...]:
 def _notes(steps: Sequence[AnswerStep], off: float | None) -> Iterator[str]:
     if off is not None:
         yield (
-            f"decode: its work grows in stairs; {MOST} steps or more were traced, others are taken from the middle one"
-            f" around them, whose bytes lie up to {100 * off:.2g} % beside the line between its ends"
+            f"decode: its work grows along no line; {MOST} steps or more were traced, others are taken from the middle"
+            f" one around them, whose bytes lie up to {100 * off:.2g} % beside the line between its ends"
         )
     elif any(step.times > 1 for step in steps):
         yield (
@@ -112,7 +114,7 @@ def answer_steps(
     steps, off = [AnswerStep(phase="prefill", trace=done, operations=operations)], None
     if output > 1:
         growth = _Growth(run, lambda tokens: traced("decode", tokens), devices)
-        for tokens, times in growth.stand_ins(begin, begin + output - 2):
+        for tokens, times in growth.stand_ins(begin, begin + output - 2, Stairs(_rates(traced("decode", room - 1)[0]))):
             done, operations = traced("decode", tokens)
             steps.append(AnswerStep(phase="decode", tokens=tokens, times=times, trace=done, operations=operations))
         off = growth.off
@@ -135,25 +137,23 @@ class _Growth:
         self._known: dict[tuple[int, int], Sequence[Record]] = {}
         self.off: float | None = None
 
-    def stand_ins(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return tokens of steps, and how many each stands for; the last step stands for itself."""
-        waiting, found = [(first - last, first, last)], list[tuple[int, int]]()
+    def stand_ins(self, first: int, last: int, stairs: Stairs) -> list[tuple[int, int]]:
+        """Return tokens of steps, and how many each stands for; the last one of each kind stands for itself."""
+        kinds = stairs.kinds(first, last)
+        alone = {steps[-1] for steps in kinds}
+        waiting, found = [(first - last, first, last)], [(step, 1) for step in alone]
         while waiting:
             _, begin, end = heappop(waiting)
-            alone = [(end, 1)] if end == last else []
-            count = end - begin + 1 - len(alone)  # those that one in the middle may stand for
-            low, high = begin + (count - 1) // 2, begin + count // 2
-            in_the_middle = [(low, count)] if low == high else [(low, count // 2), (high, count // 2)]
-            if count <= 3:
-                found += [(tokens, 1) for tokens in range(begin, end + 1)]
-            elif len({tokens for _, tokens in self._known}) >= MOST:
-                self._note_off(begin, low, end)
-                found += [*in_the_middle, *alone]
-            elif self._grows_along_lines(begin, low, low + 1, end):
-                found += [*in_the_middle, *alone]
-            else:
-                for part in ((begin, low), (low + 1, end)):
-                    heappush(waiting, (part[0] - part[1], *part))
+            looking = len({tokens for _, tokens in self._known}) < MOST * len(kinds)
+            parts = [_Part(steps, alone, stairs) for steps in stairs.kinds(begin, end)]
+            if looking and not all(self._grows_along_lines(part) for part in parts):
+                middle = stairs.middle(begin, end)
+                for begins, ends in ((begin, middle), (middle + 1, end)):
+                    heappush(waiting, (begins - ends, begins, ends))
+                continue
+            if not looking:
+                self._note_off(begin, (begin + end) // 2, end)
+            found += [(step, times) for part in parts for step, times in part.stand_ins.items() if times]
         return sorted(found)
 
     def _note_off(self, *tokens: int) -> None:
@@ -166,16 +166,18 @@ class _Growth:
         works = ((record.needed, record.calls) for record in self._records(0, tokens))
         return sum(work.bytes.get("dram", 0.0) * calls for work, calls in works if work is not None)
 
-    def _grows_along_lines(self, *tokens: int) -> bool:
-        return all(self._on_device(n, tokens) for n in range(len(self._devices)))
+    def _grows_along_lines(self, part: _Part) -> bool:
+        return part.is_whole and (
+            not part.looked_at or all(self._on_device(n, part) for n in range(len(self._devices)))
+        )
 
-    def _on_device(self, number: int, tokens: Sequence[int]) -> bool:
+    def _on_device(self, number: int, part: _Part) -> bool:
         device = self._devices[number]
-        steps = [self._records(number, n) for n in tokens]
+        steps = [self._records(number, n) for n in part.looked_at]
         if len({len(records) for records in steps}) > 1:
             return False
-        lines = (self._in_a_line(device, tokens, pieces) for pieces in zip(*steps, strict=True))
-        return all(lines) and (device is None or _expected_in_a_line(device, tokens, steps))
+        lines = (self._in_a_line(device, part.places, pieces) for pieces in zip(*steps, strict=True))
+        return all(lines) and (device is None or _expected_in_a_line(device, part.places, steps))
 
     def _records(self, number: int, tokens: int) -> Sequence[Record]:
         """The operations of a step, in their order."""
@@ -186,7 +188,7 @@ class _Growth:
             self._known[number, tokens] = [record for record in every if record.scope == "op"]
         return self._known[number, tokens]
 
-    def _in_a_line(self, device: Device | None, tokens: Sequence[int], pieces: Sequence[Record]) -> bool:
+    def _in_a_line(self, device: Device | None, places: Sequence[Place], pieces: Sequence[Record]) -> bool:
         """True if an operation is the same in all steps, but for work that grows along a line under one ceiling."""
         first, *others = pieces
         if any(_identity(other) != _identity(first) for other in others):
@@ -195,23 +197,43 @@ class _Growth:
             return True
         for works in zip(*((r.work, r.needed, r.written) for r in pieces), strict=True):
             known = [work for work in works if work is not None]
-            if len(known) < len(works) or not _line(tokens, [_amounts(work) for work in known]):
+            if len(known) < len(works) or not _line(places, [_amounts(work) for work in known]):
                 return False
             if device is not None and len({self._bounds.of(work, device).bound_by for work in known}) > 1:
                 return False
         return True
 
 
-def _expected_in_a_line(device: Device, places: Sequence[int], steps: Sequence[Sequence[Record]]) -> bool:
+class _Part:
+    """Steps of one kind.
+
+    Attributes:
+        stand_ins: of them, and how many each stands for.
+        is_whole: these make up for all where work grows along lines; else one stands for those around it.
+        looked_at: steps by which lines are looked for; none where each stands for itself.
+    """
+
+    def __init__(self, steps: Sequence[int], alone: Container[int], stairs: Stairs) -> None:
+        others = [step for step in steps if step not in alone]
+        found = stairs.stand_ins(others) if others else {}
+        few = len(others) <= len(found or ()) + 1
+        self.is_whole = few or found is not None
+        self.stand_ins = dict.fromkeys(others, 1) if few else found or {others[len(others) // 2]: len(others)}
+        self.looked_at = () if few else (steps[0], *(found or ()), steps[-1])
+        self.places = [stairs.place(step) for step in self.looked_at]
+
+
+def _rates(trace: Trace) -> Iterator[int]:
+    """Tokens for which entries of a cache stand."""
+    yield from () if trace.kv_cache is None else (part.compression for part in trace.kv_cache.parts)
+
+
+def _expected_in_a_line(device: Device, places: Sequence[Place], steps: Sequence[Sequence[Record]]) -> bool:
     """True if the expected times of steps on the device lie near a line, or are not known."""
     card = card_of(device)
     known = [] if card is None else [predicted(step, card) for step in steps]
     seconds = [one.seconds for one in known if one is not None]
-    if len(seconds) < len(places):
-        return True
-    rise = (seconds[-1] - seconds[0]) / max(1, places[-1] - places[0])
-    line = (seconds[0] + rise * (place - places[0]) for place in places)
-    return all(abs(its / on_line - 1) <= _EXPECTED for its, on_line in zip(seconds, line, strict=True) if on_line)
+    return len(seconds) < len(places) or on_a_line(places, seconds, 0, _EXPECTED)
 
 
 def _identity(record: Record) -> tuple[object, ...]:
@@ -224,14 +246,7 @@ def _amounts(work: Work) -> Mapping[str, float]:
     return {**work.flops, **work.bytes}
 
 
-def _line(places: Sequence[int], amounts: Sequence[Mapping[str, float]]) -> bool:
-    """True if amounts lie on the line through those of the first and the last place."""
-    first, last = amounts[0], amounts[-1]
+def _line(places: Sequence[Place], amounts: Sequence[Mapping[str, float]]) -> bool:
+    """True if amounts grow along lines."""
     names = {name for each in amounts for name in each}
-    for name in names:
-        begin, rise = first.get(name, 0), last.get(name, 0) - first.get(name, 0)
-        for place, each in zip(places, amounts, strict=True):
-            expected = begin + rise * (place - places[0]) / max(1, places[-1] - places[0])
-            if abs(each.get(name, 0) - expected) > _NEAR + _SLACK * expected:
-                return False
-    return True
+    return all(on_a_line(places, [each.get(name, 0) for each in amounts], _NEAR, _SLACK) for name in names)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rooflens.host_limits import fields_of, text
 from rooflens.records import Conditions, Scalar
-from rooflens.sources.container import memory_left, text
 
 BUSY_CARD = 0.10
 """Above this utilisation before a run, somebody else uses the card."""
@@ -26,8 +26,6 @@ BUSY_CORES = 0.1
 """Other processes disturb a run if they use more than this share of the machine's cores."""
 LOADED = 0.5
 """Tasks that ran or waited in the last minute, over cores: above this, somebody else works on the machine."""
-MOST_OF_FREE = 0.9
-"""Share of the free memory that a measured model may take on a processor."""
 CLOCK_CHANGE = 0.05
 """Above this relative change during a run, the card's clock was not settled."""
 BESIDE = "another thread of this program ran torch meanwhile: its work is in time and memory"
@@ -185,39 +183,11 @@ def reset_resident_peak() -> bool:
 
 def resident() -> tuple[int, int] | None:
     """Bytes that this process holds now and held at its peak; None where the system does not tell."""
-    fields = _fields(Path("/proc/self/status"))
+    fields = fields_of(Path("/proc/self/status"))
     if "VmRSS" not in fields or "VmHWM" not in fields:
         return None
     now, peak = (1024 * int(fields[name].split()[0]) for name in ("VmRSS", "VmHWM"))
     return now, peak
-
-
-def bound_memory(beside: int = 1) -> None:
-    """Limit this process to the memory that is free now, or to its share of it.
-
-    Otherwise the system would kill some process, and not always the one that asked for too much.
-
-    Args:
-        beside: processes that share the free memory, with this one.
-    """
-    free = available_memory()
-    held = _fields(Path("/proc/self/status")).get("VmData")
-    if free is None or held is None:
-        return
-    import resource
-
-    most = int(MOST_OF_FREE * free / beside) + 1024 * int(held.split()[0])
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-
-
-def available_memory() -> int | None:
-    """Bytes that this process can still get: from the machine, and within its control groups."""
-    machine = _fields(Path("/proc/meminfo")).get("MemAvailable")
-    if machine is None:
-        return None
-    free, left = 1024 * int(machine.split()[0]), memory_left()
-    return free if left is None else min(free, left)
 
 
 def driver_facts() -> dict[str, Scalar]:
@@ -310,11 +280,6 @@ def _ticks() -> Ticks | None:
     busy = (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
     own = sum(os.times()[:4])  # with the processes that it started and saw end: training on several devices
     return Ticks(busy=busy, own=own, at=time.monotonic())
-
-
-def _fields(path: Path) -> dict[str, str]:
-    pairs = (line.partition(":") for line in text(path).splitlines())
-    return {name: value.strip() for name, _, value in pairs}
 
 
 def _decoded(text: str | bytes) -> str:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from rooflens.devices.files import cache_folder
+from rooflens.host_limits import text
 from rooflens.progress import WAITING
-from rooflens.sources.container import text
 
 if sys.platform != "win32":
     import fcntl

@@ -13,10 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rooflens import __version__
+from rooflens.host_limits import container_limits
 from rooflens.records import Environment, Scalar
 from rooflens.sources.command import harmless
 from rooflens.sources.conditions import driver_facts
-from rooflens.sources.container import container_limits
 
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "onnx", "numpy", "triton")
 

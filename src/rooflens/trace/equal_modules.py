@@ -66,7 +66,7 @@ def _kind(module: nn.Module, tensors: dict[int, int]) -> Hashable:
     attributes = tuple(
         (name, frozen(value))
         for name, value in sorted(held.items())
-        if name not in _KEPT_APART and not (_is_place(name, value) and _only_finds(kind, name))  # type: ignore[arg-type]
+        if name not in _KEPT_APART and not (_is_place(name, value) and _only_finds(module, name))
     )
     own = tuple(
         (name, None if tensor is None else (_described(tensor), tensors.setdefault(id(tensor), len(tensors))))
@@ -120,29 +120,84 @@ def _is_place(name: str, value: object) -> bool:
     return type(value) is int and _PLACE.fullmatch(name) is not None
 
 
+def _only_finds(module: nn.Module, name: str) -> bool:
+    """True if the code of a module uses an attribute to look something up in what it is given, and for nothing else.
+
+    It may hand it to parts of its own that do so.
+    """
+    return _parts_only_find(module, _handed_on(type(module), name))
+
+
+def _parts_only_find(module: nn.Module, handed: tuple[tuple[str, int | str], ...] | None) -> bool:
+    return handed is not None and all(part in module._modules and _finds_it(module, part, at) for part, at in handed)
+
+
+def _finds_it(module: nn.Module, part: str, place: int | str) -> bool:
+    """True if a part of a module only looks something up by an argument, which has this name or place."""
+    child = module._modules[part]
+    if child is None:
+        return True
+    known = list(inspect.signature(type(child).forward).parameters.values())[1:]
+    names = [one.name for one in known if one.kind is one.POSITIONAL_OR_KEYWORD]
+    name = place if isinstance(place, str) else "".join(names[place : place + 1])
+    return name in names and _parts_only_find(child, _handed_on(type(child), name, argument=True))
+
+
 @cache
-def _only_finds(kind: type, name: str) -> bool:
-    """True if the code of a class uses an attribute to look something up in what it is given, and for nothing else."""
+def _handed_on(kind: type, name: str, argument: bool = False) -> tuple[tuple[str, int | str], ...] | None:
+    """To which parts of its own the code of a class hands an attribute, or an argument of `forward`, and where they
+    take it; None if it uses it for more than to look something up.
+    """
+    found: list[tuple[str, int | str]] = []
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] == "torch" or base is object:
             continue
+        if argument and "forward" not in vars(base):
+            continue
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            tree: ast.AST = ast.parse(textwrap.dedent(inspect.getsource(base)))
         except (OSError, TypeError, SyntaxError):
-            return False
-        if not all(_finds(parents) for parents in _uses(tree, name)):
-            return False
-    return True
+            return None
+        if argument:
+            own = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "forward")
+            if (forward := next(own, None)) is None:
+                return None
+            tree = forward
+        for parents in _uses(tree, name, argument):
+            if not _finds(parents):
+                part = _part_that_takes(parents)
+                if part is None:
+                    return None
+                found.append(part)
+        if argument:
+            break
+    return tuple(found)
 
 
-def _uses(tree: ast.AST, name: str, parents: tuple[ast.AST, ...] = ()) -> Iterator[tuple[ast.AST, ...]]:
-    """Yield each use of an attribute outside of `__init__`, below the nodes around it."""
+def _uses(tree: ast.AST, name: str, argument: bool, parents: tuple[ast.AST, ...] = ()) -> Iterator[tuple[ast.AST, ...]]:
+    """Yield each use of an attribute outside of `__init__`, or of an argument, below the nodes around it."""
     if isinstance(tree, ast.FunctionDef) and tree.name == "__init__":
         return
-    if isinstance(tree, ast.Attribute) and tree.attr == name and isinstance(tree.ctx, ast.Load):
+    as_attribute = isinstance(tree, ast.Attribute) and tree.attr == name and isinstance(tree.ctx, ast.Load)
+    if (isinstance(tree, ast.Name) and tree.id == name) if argument else as_attribute:
         yield (*parents, tree)
     for child in ast.iter_child_nodes(tree):
-        yield from _uses(child, name, (*parents, tree))
+        yield from _uses(child, name, argument, (*parents, tree))
+
+
+def _part_that_takes(nodes: tuple[ast.AST, ...]) -> tuple[str, int | str] | None:
+    """The part of a module that is called with a use, and its argument; None if the use is anything else."""
+    *_, around, use = nodes
+    place: int | str | None = None
+    if isinstance(around, ast.keyword):
+        place, around = around.arg, nodes[-3]
+    if not isinstance(around, ast.Call) or any(isinstance(given, ast.Starred) for given in around.args):
+        return None
+    if use in around.args:
+        place = around.args.index(use)
+    called = around.func
+    own = isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self"
+    return (called.attr, place) if own and place is not None else None  # type: ignore[union-attr]
 
 
 def _finds(nodes: tuple[ast.AST, ...]) -> bool:

@@ -63,6 +63,9 @@ class Lifetimes:
     def is_parameter(self, number: int) -> bool:
         return number >= 0 and self.blocks[number].cause == "parameters"
 
+    def is_cached(self, number: int) -> bool:
+        return number >= 0 and self.blocks[number].cause == "kv_cache"
+
     def blocks_of(self, tensors: Iterable[Tensor]) -> tuple[Access, ...]:
         """The blocks that hold these tensors and nothing else, with all bytes and elements of each."""
         whole = (plain for tensor in tensors for plain in plain_tensors(tensor))

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
 from torch.nn.parameter import is_lazy
 
 from rooflens.errors import DataDependent, ModelError
+from rooflens.host_limits import available_memory
 from rooflens.models import Step, running
 from rooflens.trace.modules import ModulePaths
 from rooflens.units import show
@@ -38,17 +39,17 @@ def refuse_lazy(step: Step) -> None:
 
 
 def refuse_what_does_not_fit(step: Step, error: DataDependent) -> None:
-    """Raise if parameters, their gradients and two numbers of an optimizer take more than half of the memory.
+    """Raise if parameters, their gradients and two numbers of an optimizer take more than half of the free memory.
 
     A step that is made with values holds the parameters once more, since a copy of them is run.
     """
     copies = (4 if step.training else 1) + (step.with_values is not None)
     nbytes = copies * sum(p.numel() * p.element_size() for p in step.module.parameters())
-    available = _memory()
+    available = available_memory() or _memory()
     if available is not None and nbytes > available / 2:
         raise DataDependent(
             f"{error}. Running the model with values needs {show(nbytes, 'B')} for its parameters, and this machine has"
-            f" {show(available, 'B')}: rewrite the branch, or estimate a smaller model"
+            f" {show(available, 'B')} free: rewrite the branch, estimate a smaller model, or end what runs beside it"
         ) from error
 
 

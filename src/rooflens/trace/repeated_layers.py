@@ -34,6 +34,7 @@ from rooflens.trace.seen_calls import (
     SeenCall,
     SeenOperation,
     Unlike,
+    cached_tensors,
     output_of,
     rebuilt,
     roles_in,
@@ -206,6 +207,7 @@ class RepeatedLayers:
             if any(blocks[number].death is not None for number in lasting) or read.intersection(lasting):
                 raise NotRepeated
         touched = {access.block for operation in operations for access in operation.reads}
+        touched |= {block for calls in self._first.values() for call in calls for block in call.untouched}
         if any(part.nbytes and part.block not in touched for part in cache):
             raise NotRepeated
         for number, copies in self._copies.items():
@@ -248,6 +250,8 @@ class _Watch:
         )
         died = [(roles.get(n, ("other", n)), n) for n in sorted(self._alive - lifetimes.lasting)]
         operations = zip(recorder.operations[self._begin :], recorder.held[self._begin :], strict=True)
+        touched = {a.block for o in recorder.operations[self._begin :] for a in (*o.reads, *o.writes)}
+        cached = dict.fromkeys(map(lifetimes.number, cached_tensors(module, given)))
         views, calls = (
             tuple(((self._below(path), phase), n) for (path, phase), n in more.items())
             for more in (now - before for now, before in zip(recorder.counts, self._counts, strict=True))
@@ -272,6 +276,7 @@ class _Watch:
             died=tuple((role, (lifetimes.blocks[n].death or 0) - self._clock) for role, n in died),
             views=views,
             module_calls=calls,
+            untouched=tuple(n for n in cached if n < first and lifetimes.is_cached(n) and n not in touched),
             output=output_of(output, given, first if recorder.is_watching() else None, lifetimes),
         )
 

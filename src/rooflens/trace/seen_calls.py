@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from rooflens.records import Access, Operation
-from rooflens.trace.equal_modules import Same, frozen, own_tensors
+from rooflens.trace.equal_modules import Same, frozen, own_tensors, places
 from rooflens.trace.lifetimes import Lifetimes, MadeBlock
 from rooflens.trace.recorder import Counts
 
@@ -98,6 +98,7 @@ class SeenCall:
         died: when older blocks died, by role.
         views, module_calls: how many, by path below the module's and phase.
         output: what it returned, with :class:`NewTensor` and :class:`HandedBack` in place of its leaves.
+        untouched: numbers of the blocks of its part of a cache that no operation of it reads or writes.
         states: numbers of the blocks of its part of a cache, which differ from call to call.
     """
 
@@ -111,6 +112,7 @@ class SeenCall:
     views: Counts
     module_calls: Counts
     output: Any
+    untouched: tuple[int, ...] = field(compare=False)
     states: tuple[int, ...] = field(default=(), compare=False)
 
     @property
@@ -139,6 +141,7 @@ def shared(one: SeenCall, other: SeenCall, lifetimes: Lifetimes) -> SeenCall:
     matching = _Matching(lifetimes)
     operations = tuple(_each(matching.operation, one.operations, other.operations))
     died = tuple(_each(matching.death, one.died, other.died))
+    tuple(_each(matching.untouched, one.untouched, other.untouched))
     if one.beside_operations != other.beside_operations:
         raise Unlike
     return replace(other, operations=operations, died=died, states=matching.states())
@@ -172,6 +175,9 @@ class _Matching:
             for mine, theirs in ((one.reads, other.reads), (one.writes, other.writes))
         )
         return replace(other, reads=reads, writes=writes)
+
+    def untouched(self, one: int, other: int) -> BlockRole:
+        return self._role(("other", one), ("other", other))
 
     def death(self, one: tuple[BlockRole, int], other: tuple[BlockRole, int]) -> tuple[BlockRole, int]:
         role = self._role(one[0], other[0])
@@ -263,12 +269,25 @@ def _told(leaf: Any, storages: dict[int, int]) -> Hashable:
 
 def _parts(leaf: object, places_known: frozenset[int]) -> Hashable:
     """What a cache says of its parts for a module: their classes and what they are set to."""
+    parts = _parts_of(leaf, places_known)
+    return tuple((type(part), tuple((k, frozen(v)) for k, v in vars(part).items())) for part in parts)
+
+
+def _parts_of(leaf: object, places_known: frozenset[int]) -> list[Any]:
+    """The parts of a cache for a module; none of anything else."""
     if isinstance(leaf, Tensor | nn.Module) or not hasattr(leaf, "__dict__"):
-        return None
+        return []
     inside = [leaf, *(value for value in vars(leaf).values() if hasattr(value, "__dict__"))]
     stacks = [stack for one in inside if isinstance(stack := vars(one).get("layers"), list)]
-    parts = [stack[place] for stack in stacks for place in sorted(places_known) if place < len(stack)]
-    return tuple((type(part), tuple((k, frozen(v)) for k, v in vars(part).items())) for part in parts)
+    return [stack[place] for stack in stacks for place in sorted(places_known) if place < len(stack)]
+
+
+def cached_tensors(module: nn.Module, given: CallArguments) -> Iterator[Tensor]:
+    """Yield the tensors in a module's part of a cache among its arguments."""
+    known = places(module)
+    for leaf in given.leaves:
+        for part in _parts_of(leaf, known):
+            yield from (value for value in leaves(list(vars(part).values())) if isinstance(value, Tensor))
 
 
 def output_of(structure: Any, given: CallArguments, first: int | None, lifetimes: Lifetimes) -> Any:

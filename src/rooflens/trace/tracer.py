@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rooflens.errors import DataDependent, ModelError
+from rooflens.host_limits import within_free_memory
 from rooflens.models import (
     Step,
     begun_cache,
@@ -74,9 +75,10 @@ def trace(step: Step, *, summing: bool = False) -> Trace:
             done = _run_on_fakes(step, summing)
         except DataDependent as error:
             refuse_what_does_not_fit(step, error)
-            real = step if step.with_values is None else step.with_values()
             try:
-                done = _run(real, RealCopies(step.cast, step.channels_last))
+                with within_free_memory():
+                    real = step if step.with_values is None else step.with_values()
+                    done = _run(real, RealCopies(step.cast, step.channels_last))
             except ModelError as failed:
                 if failed.__cause__ is None:  # a sentence of ours
                     raise

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rooflens.sources import container
+from rooflens import host_limits
 
 SECOND_AT_THE_ROOT = {  # a container that sees its own group as the root
     "own": "0::/\n",
@@ -64,7 +64,7 @@ def test_the_tightest_limit_holds(
     for name, words in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(words)
-    monkeypatch.setattr(container, "GROUPS", tmp_path)
-    monkeypatch.setattr(container, "OWN", tmp_path / "own")
-    assert container.container_limits() == limits
-    assert container.memory_left() == left
+    monkeypatch.setattr(host_limits, "GROUPS", tmp_path)
+    monkeypatch.setattr(host_limits, "OWN", tmp_path / "own")
+    assert host_limits.container_limits() == limits
+    assert host_limits.memory_left() == left

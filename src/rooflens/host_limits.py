@@ -1,4 +1,4 @@
-"""Limits that control groups set for this process (Linux; man 7 cgroups, both versions).
+"""What a process can get of this host: free memory, and limits that control groups set (Linux; man 7 cgroups).
 
 A limit may be set for the process's own group or for any group around it: a container's for the root that it sees, a
 Slurm job's some levels below.
@@ -7,18 +7,20 @@ Slurm job's some levels below.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-from rooflens.records import Scalar
 
 GROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 UNLIMITED = 1 << 60
 """Without a limit, version 1 gives the largest multiple of a page, which is above this."""
 
+MOST_OF_FREE = 0.9
+"""Share of the free memory that a model may take on a processor."""
 
-def container_limits() -> dict[str, Scalar]:
+
+def container_limits() -> dict[str, float]:
     """The tightest limits: ``container cpus`` (cores) and ``container memory`` (bytes)."""
-    limits: dict[str, Scalar] = {}
+    limits: dict[str, float] = {}
     cores = [each for folder in _folders("cpu") if (each := _cores(folder)) is not None]
     if cores:
         limits["container cpus"] = min(cores)
@@ -34,6 +36,49 @@ def memory_left() -> int | None:
     Pages of files count as used, but the system frees them before it enforces a limit.
     """
     return min((each for folder in _folders("memory") if (each := _left(folder)) is not None), default=None)
+
+
+def available_memory() -> int | None:
+    """Bytes that this process can still get: from the machine, and within its control groups."""
+    machine = fields_of(Path("/proc/meminfo")).get("MemAvailable")
+    if machine is None:
+        return None
+    free, left = 1024 * int(machine.split()[0]), memory_left()
+    return free if left is None else min(free, left)
+
+
+def bound_memory(beside: int = 1) -> tuple[int, int] | None:
+    """Limit this process to the memory that is free now, or to its share of it; return the limits before, if it did.
+
+    Otherwise the system would kill some process, and not always the one that asked for too much.
+
+    Args:
+        beside: processes that share the free memory, with this one.
+    """
+    free = available_memory()
+    held = fields_of(Path("/proc/self/status")).get("VmData")
+    if free is None or held is None:
+        return None
+    import resource
+
+    most = int(MOST_OF_FREE * free / beside) + 1024 * int(held.split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([most, *known]), hard))
+    return soft, hard
+
+
+@contextmanager
+def within_free_memory() -> Iterator[None]:
+    """Limit this process to the memory that is free now, as long as the context lasts."""
+    before = bound_memory()
+    try:
+        yield
+    finally:
+        if before is not None:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def memory_kills() -> int | None:
@@ -92,3 +137,9 @@ def text(path: str | Path) -> str:
         return Path(path).read_text()
     except OSError:
         return ""
+
+
+def fields_of(path: Path) -> dict[str, str]:
+    """The lines of a system file that have a name before a colon."""
+    pairs = (line.partition(":") for line in text(path).splitlines())
+    return {name: value.strip() for name, _, value in pairs}
