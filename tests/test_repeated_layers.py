@@ -195,9 +195,30 @@ class Placed(Block):
         return super().forward(x).relu() if self.layer_idx > 2 else super().forward(x)
 
 
+class Asking(nn.Module):
+    """A part that does more from a place on."""
+
+    def forward(self, x: Tensor, place: int) -> Tensor:
+        return x.relu() if place > 2 else x
+
+
+class Handing(Block):
+    """A layer that hands its place to a part."""
+
+    def __init__(self, layer_idx: int) -> None:
+        super().__init__()
+        self.layer_idx, self.part = layer_idx, Asking()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.part(super().forward(x), self.layer_idx)
+        return out
+
+
 def test_layers_whose_code_asks_for_their_place_run(taken: list[int]) -> None:
     traced = check_equal(step_of(Stack([Placed(n) for n in range(6)], in_turn), torch.randn(4, 16)))
     assert taken == [0, 0]
+    check_equal(step_of(Stack([Handing(n) for n in range(6)], in_turn), torch.randn(4, 16)))
+    assert taken == [0, 0] * 2
     assert [o.call.name for o in traced.operations].count("relu") == 3
 
 
