@@ -158,9 +158,9 @@ def test_a_cache_that_takes_in_entries_for_several_tokens_is_summed_by_kinds_of_
     assert summed(whole, phase="decode") == pytest.approx(summed(*each), rel=1e-12)
     assert not any("along no line" in note for note in whole.notes)
     assert len({record.tokens for record in whole}) < 45
-    largest = max(one.memory.with_workspace for one in each if one.memory is not None)
-    assert whole.memory is not None
-    assert whole.memory.with_workspace == largest
+    peaks = [one.memory.peak or 0 for one in (whole, *each) if one.memory is not None]
+    assert peaks[0] == max(peaks)
+    assert len(peaks) == 71
 
 
 def test_steps_that_lie_on_no_line_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

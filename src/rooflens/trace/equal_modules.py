@@ -125,7 +125,7 @@ def _only_finds(module: nn.Module, name: str) -> bool:
 
     It may hand it to parts of its own that do so.
     """
-    return _parts_only_find(module, _handed_on(type(module), name))
+    return _parts_only_find(module, _handed_on(type(module), name))  # type: ignore[arg-type]
 
 
 def _parts_only_find(module: nn.Module, handed: tuple[tuple[str, int | str], ...] | None) -> bool:
@@ -140,7 +140,8 @@ def _finds_it(module: nn.Module, part: str, place: int | str) -> bool:
     known = list(inspect.signature(type(child).forward).parameters.values())[1:]
     names = [one.name for one in known if one.kind is one.POSITIONAL_OR_KEYWORD]
     name = place if isinstance(place, str) else "".join(names[place : place + 1])
-    return name in names and _parts_only_find(child, _handed_on(type(child), name, argument=True))
+    handed = _handed_on(type(child), name, argument=True)  # type: ignore[arg-type]
+    return name in names and _parts_only_find(child, handed)
 
 
 @cache
@@ -196,8 +197,9 @@ def _part_that_takes(nodes: tuple[ast.AST, ...]) -> tuple[str, int | str] | None
     if use in around.args:
         place = around.args.index(use)
     called = around.func
-    own = isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self"
-    return (called.attr, place) if own and place is not None else None  # type: ignore[union-attr]
+    if place is None or not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Name):
+        return None
+    return (called.attr, place) if called.value.id == "self" else None
 
 
 def _finds(nodes: tuple[ast.AST, ...]) -> bool:

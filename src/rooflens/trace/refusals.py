@@ -45,7 +45,8 @@ def refuse_what_does_not_fit(step: Step, error: DataDependent) -> None:
     """
     copies = (4 if step.training else 1) + (step.with_values is not None)
     nbytes = copies * sum(p.numel() * p.element_size() for p in step.module.parameters())
-    available = available_memory() or _memory()
+    free = available_memory()
+    available = _memory() if free is None else free
     if available is not None and nbytes > available / 2:
         raise DataDependent(
             f"{error}. Running the model with values needs {show(nbytes, 'B')} for its parameters, and this machine has"

@@ -141,10 +141,10 @@ def shared(one: SeenCall, other: SeenCall, lifetimes: Lifetimes) -> SeenCall:
     matching = _Matching(lifetimes)
     operations = tuple(_each(matching.operation, one.operations, other.operations))
     died = tuple(_each(matching.death, one.died, other.died))
-    tuple(_each(matching.untouched, one.untouched, other.untouched))
+    untouched = tuple(_each(matching.untouched, one.untouched, other.untouched))
     if one.beside_operations != other.beside_operations:
         raise Unlike
-    return replace(other, operations=operations, died=died, states=matching.states())
+    return replace(other, operations=operations, died=died, untouched=untouched, states=matching.states())
 
 
 def _each(match: Callable[[Seen, Seen], Seen], ones: Sequence[Seen], others: Sequence[Seen]) -> Iterator[Seen]:
@@ -176,8 +176,9 @@ class _Matching:
         )
         return replace(other, reads=reads, writes=writes)
 
-    def untouched(self, one: int, other: int) -> BlockRole:
-        return self._role(("other", one), ("other", other))
+    def untouched(self, one: int, other: int) -> int:
+        self._role(("other", one), ("other", other))
+        return other
 
     def death(self, one: tuple[BlockRole, int], other: tuple[BlockRole, int]) -> tuple[BlockRole, int]:
         role = self._role(one[0], other[0])

@@ -6,10 +6,10 @@ from functools import partial
 
 import torch
 
+from rooflens.host_limits import available_memory
 from rooflens.sources.calibrate.caches import last_level_bytes
 from rooflens.sources.calibrate.trial import Bench, MeasuredRates, fact, only, rate_of
 from rooflens.sources.calibrate.trial_sizes import MIB
-from rooflens.sources.conditions import available_memory
 
 SHARE_OF_MEMORY = 8
 """An array takes at most one part in so many of the free memory."""
