@@ -51,10 +51,11 @@ def test_halves_end_with_a_complete_entry() -> None:
 
 def test_what_bends_within_a_kind_is_seen() -> None:
     stairs = Stairs([CSA, HCA])
+    assert Stairs([4]).ends([9, 10, 13, 14, 17, 18]) == (10, 17)
     (steps,) = (kind for kind in stairs.kinds(1024, 6000) if 1025 in kind)
     found = stairs.stand_ins(steps)
     assert found is not None
-    looked_at = [steps[0], *found, steps[-1]]
+    looked_at = [steps[0], *found, *stairs.ends(steps), steps[-1]]
 
     def seen(values: Sequence[float]) -> bool:
         return on_a_line(list(map(stairs.place, looked_at)), values, 2, 1e-9)
@@ -62,3 +63,6 @@ def test_what_bends_within_a_kind_is_seen() -> None:
     assert seen([work(step)[0] for step in looked_at])
     assert not seen([work(min(step, 2048))[0] for step in looked_at])  # at most 512 entries are read
     assert not seen([work(step)[0] + 9 * (step == looked_at[2]) for step in looked_at])
+    # Only the end of the first 128 tokens is told: all others see 285 entries.
+    assert not seen([min(step // CSA, 285) for step in looked_at])
+    assert not seen([max(step // CSA, 1487) for step in looked_at])

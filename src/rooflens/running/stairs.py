@@ -64,6 +64,15 @@ class Stairs:
         found[self._step(place)] = left
         return found if set(found) <= set(steps) else None
 
+    def ends(self, steps: Sequence[int]) -> tuple[int, int]:
+        """Return the last step with the largest digit of the first one, and the first step with that of the last one.
+
+        What bends there is on no line with these, though it may be with all others that are looked at.
+        """
+        first, last = (step // self._units[0] for step in (steps[0], steps[-1]))
+        begun = [step for step in steps if step // self._units[0] == first]
+        return begun[-1], next(step for step in steps if step // self._units[0] == last)
+
     def _step(self, place: Sequence[int]) -> int:
         return sum(digit * unit for digit, unit in zip(place, self._units, strict=True))
 
@@ -72,14 +81,16 @@ def on_a_line(places: Sequence[Place], values: Sequence[float], near: float, sla
     """True if values grow along a line in each digit.
 
     Args:
-        places: the first, some each of which is one digit higher than the one before, and the last.
+        places: the first one, others, among them one that is higher by one than the one before for each digit that
+            differs, and the last one.
         near: by how much values may be off; slack: the same, as a share of them.
     """
     first, last = places[0], places[-1]
     rise = [0.0] * len(first)
-    for (here, value), (there, next_value) in pairwise(list(zip(places, values, strict=True))[1:-1]):
-        (digit,) = (n for n, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
-        rise[digit] = next_value - value
+    for (here, value), (there, next_value) in pairwise(zip(places, values, strict=True)):
+        apart_by = {n: b - a for n, (a, b) in enumerate(zip(here, there, strict=True)) if a != b}
+        if list(apart_by.values()) == [1]:
+            rise[next(iter(apart_by))] = next_value - value
     leading = next((n for n, (a, b) in enumerate(zip(first, last, strict=True)) if a != b), None)
 
     def apart(place: Place, *without: int | None) -> float:

@@ -219,7 +219,7 @@ class _Part:
         few = len(others) <= len(found or ()) + 1
         self.is_whole = few or found is not None
         self.stand_ins = dict.fromkeys(others, 1) if few else found or {others[len(others) // 2]: len(others)}
-        self.looked_at = () if few else (steps[0], *(found or ()), steps[-1])
+        self.looked_at = () if few else (steps[0], *(found or ()), *stairs.ends(steps), steps[-1])
         self.places = [stairs.place(step) for step in self.looked_at]
 
 
