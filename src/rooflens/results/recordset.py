@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -100,40 +100,8 @@ class RecordSet(Displayed):
         return len(self.records)
 
     def __add__(self, other: RecordSet) -> RecordSet:
-        """Both sets together; of the environment what both say alike is kept.
-
-        The same estimate in both is kept once; measurements of the same case are samples of the same thing.
-
-        Raises:
-            InvalidValue: both hold a device of the same name with other rates, or estimates of the same case that
-                differ: totals and bounds would change unseen.
-        """
-        for name in self.devices.keys() & other.devices.keys():
-            if self.devices[name] != other.devices[name]:
-                raise InvalidValue(
-                    f"the sets hold two devices called {name!r} with different rates (measured twice, or from two"
-                    " files); look at them one by one, or measure both with one device file (roof=)"
-                )
-        mine, theirs = (
-            grouped_by((r for r in each.summed if r.source == "estimate"), lambda r: r.case) for each in (self, other)
-        )
-        for case in mine.keys() & theirs.keys():
-            ours, its = mine[case], theirs[case]
-            if (case in self._whole) != (case in other._whole):
-                ours, its = ([*each._all_of(case, own)] for each, own in ((self, ours), (other, its)))
-            if not _alike(ours, its):
-                raise InvalidValue(
-                    f"the sets hold two different estimates of {case.label()!r}; if these are two modules, give them"
-                    " names (name=)"
-                )
-        new = [r for r in other.summed if r.source != "estimate" or r.case not in mine]
-        return RecordSet(
-            (*self.summed, *new),
-            whole=other._whole | self._whole,
-            devices=self.devices | other.devices,
-            failures=self.failures + other.failures,
-            environment=self.environment and other.environment and self.environment.common(other.environment),
-        )
+        """Return both sets together, as `union` does, with its errors."""
+        return RecordSet.union((self, other))
 
     def __repr__(self) -> str:
         return f"RecordSet({len(self)} records, {len(self.cases)} cases, sources: {', '.join(self.sources) or 'none'})"
@@ -184,9 +152,53 @@ class RecordSet(Displayed):
 
     @classmethod
     def union(cls, sets: Iterable[RecordSet]) -> RecordSet:
-        """Return the sum of sets; the empty one of none."""
-        first, *others = (*sets,) or (cls(()),)
-        return sum(others, start=first)
+        """Return all sets together, the empty one of none; of their environments what all say alike is kept.
+
+        The same estimate in several is kept once; measurements of the same case are samples of the same thing.
+
+        Raises:
+            InvalidValue: two sets hold a device of the same name with other rates, or estimates of the same case that
+                differ: totals and bounds would change unseen.
+        """
+        every = [*sets] or [cls(())]
+        if len(every) == 1:
+            return every[0]
+        devices: dict[str, Device] = {}
+        whole: dict[Case, Callable[[], Iterable[Record]]] = {}
+        estimates: dict[Case, list[Record]] = {}
+        holder: dict[Case, RecordSet] = {}
+        records: list[Record] = []
+        for each in every:
+            for name, device in each.devices.items():
+                if devices.setdefault(name, device) != device:
+                    raise InvalidValue(
+                        f"the sets hold two devices called {name!r} with different rates (measured twice, or from two"
+                        " files); look at them one by one, or measure both with one device file (roof=)"
+                    )
+            own = grouped_by((r for r in each.summed if r.source == "estimate"), lambda r: r.case)
+            for case in own.keys() & estimates.keys():
+                if not holder[case]._estimates_alike(case, estimates[case], each, own[case]):
+                    what = f"the sets hold two different estimates of {case.label()!r}"
+                    raise InvalidValue(f"{what}; if these are two modules, give them names (name=)")
+            records += (r for r in each.summed if r.source != "estimate" or r.case not in estimates)
+            new = own.keys() - estimates.keys()
+            estimates |= {case: own[case] for case in new}
+            holder |= dict.fromkeys(new, each)
+            for case, make in each._whole.items():
+                whole.setdefault(case, make)
+        return RecordSet(
+            records,
+            whole=whole,
+            devices=devices,
+            failures=(failure for each in every for failure in each.failures),
+            environment=reduce(lambda one, other: one and other and one.common(other), (e.environment for e in every)),
+        )
+
+    def _estimates_alike(self, case: Case, ours: list[Record], other: RecordSet, its: list[Record]) -> bool:
+        """True if two sets hold the same estimate of a case; where one has all layers, so has the other to compare."""
+        if (case in self._whole) != (case in other._whole):
+            ours, its = [*self._all_of(case, ours)], [*other._all_of(case, its)]
+        return _alike(ours, its)
 
     def with_records(self, records: Iterable[Record]) -> RecordSet:
         """Return the same set with other records."""
