@@ -47,18 +47,19 @@ def refreshed(text: str, *, cut: bool = False) -> str:
 def cut_as(shown: list[str], now: list[str]) -> list[str]:
     """Return the lines of an output that a page shows of it, with ``...`` where it leaves lines out.
 
-    What stands before the first ``...`` is as many lines of the beginning, what stands behind the last as many of the
-    end; what stands between begins with the line that is most like its first one.
+    What stands before the first ``...`` is as many lines of the beginning; what stands behind each begins with the line
+    that is most like its first one.
     """
     cuts = [number for number, line in enumerate(shown) if line == _CUT]
-    last = len(now) - (len(shown) - 1 - cuts[-1])
     found, place = now[: cuts[0]], cuts[0]
-    for start, end in pairwise(cuts):
-        part = shown[start + 1 : end]
-        place = max(range(place, last), key=lambda n: SequenceMatcher(None, part[0], now[n]).ratio())
-        found += [_CUT, *now[place : place + len(part)]]
-        place += len(part)
-    return [*found, _CUT, *now[last:]]
+    for start, end in pairwise((*cuts, len(shown))):
+        part, found = shown[start + 1 : end], [*found, _CUT]
+        if part:
+            starts = range(place, max(place, len(now) - len(part)) + 1)
+            place = max(starts, key=lambda n: SequenceMatcher(None, part[0], now[n]).ratio())
+            found += now[place : place + len(part)]
+            place += len(part)
+    return found
 
 
 def output_of(command: str) -> str:
