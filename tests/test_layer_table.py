@@ -90,7 +90,7 @@ def test_layers_have_class_sizes_and_parameters() -> None:
 def test_people_are_told_what_surprises() -> None:
     text = rl.table(two_layers(), by="module", width=160)
     assert "frozen" not in text
-    assert "trainable" in text  # since something is not trained
+    assert "  trainable" in text  # since something is not trained
     (shared,) = (line for line in text.splitlines() if line.startswith("  second"))
     assert "= 8" in shared
     (spare,) = (line for line in text.splitlines() if line.startswith("  spare"))
@@ -99,7 +99,9 @@ def test_people_are_told_what_surprises() -> None:
         assert note in text
     plain = rl.estimate(nn.Linear(4, 4), inputs=torch.zeros(1, 4), name="plain")
     assert "counted there" not in rl.table(plain, by="module", width=160)
-    assert "trainable" not in rl.table(plain, by="module", width=100)
+    told = rl.table(plain, by="module", width=100)
+    assert "  trainable" not in told
+    assert "20 parameters, all of them trainable; weights and buffers 80.00 B; inputs 512.0 B" in told
 
 
 def test_kernels_and_own_work_of_blocks() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+from rooflens import units
 from rooflens.compare.speed_of_light import ceiling_shares
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Phase, Shape, TracedModule
@@ -30,7 +31,7 @@ from rooflens.report.columns import (
 from rooflens.report.module_tree import ITSELF, Module, modules, with_own_rows
 from rooflens.report.one_step import of_one_step
 from rooflens.report.part_tables import CEILINGS, EXPECTED_SHARE, NOTE, in_phase, led_by_expected
-from rooflens.report.table import COUNT, Column, ColumnNote, Entry, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
 from rooflens.results.parts import PieceOfCase, without_work
 from rooflens.results.quantities import PARAMETERS
@@ -49,7 +50,7 @@ class _ModuleRow(PieceOfCase):
         calls: of operations.
         own: work of the operations of the module itself.
         below: what is known of the module and of all in it; None where nothing is.
-        of_expected: the time to expect of all modules.
+        of_expected: the time to expect of all modules. `of_parameters`: how many the model has.
     """
 
     module: Module
@@ -59,6 +60,7 @@ class _ModuleRow(PieceOfCase):
     own: Total
     below: tuple[TracedModule, ...] | None
     of_expected: float | None
+    of_parameters: int
 
     @property
     def results(self) -> float | None:
@@ -67,6 +69,13 @@ class _ModuleRow(PieceOfCase):
         if not written or any(r.traffic is None for r in written):
             return None
         return whole(sum(float(r.traffic.outputs * r.calls) for r in written if r.traffic is not None))
+
+    @property
+    def share_of_parameters(self) -> float | None:
+        """What it holds of the parameters of the model, with those below."""
+        if self.below is None or not self.of_parameters:
+            return None
+        return sum(one.parameters for one in self.below) / self.of_parameters
 
     @property
     def is_idle(self) -> bool:
@@ -160,6 +169,9 @@ LAYER_COLUMNS = (
         group="layer",
         show="more",
     ),
+    Column(
+        "parameters_share", "of parameters", PERCENT, lambda row: row.share_of_parameters, group="layer", show="more"
+    ),
     _summed("trainable", "trainable", "", lambda one: one.trainable, group="layer", show="more"),
     _known("module_calls", "times called", lambda row: row.module.traced.calls, unit=COUNT, group="layer", show="more"),
     _summed("weight_bytes", "weights", "B", lambda one: one.nbytes, group="memory", show="more"),
@@ -248,7 +260,7 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
         replace(c, show="always" if frozen else "files") if c.key == "trainable" else c for c in LAYER_COLUMNS
     )
     every = (record for item in items for record in item.pieces or ())
-    columns = of_one_step(led_by_expected(columns, rows), (row.total for row in rows))
+    columns = of_one_step(led_by_expected(columns, rows, sized=True), (row.total for row in rows))
     return build("Layers", headed_by_clock(columns, every), rows, notes=notes)
 
 
@@ -294,6 +306,7 @@ class _Tree:
         every = [module for top in self.tops for module in top.walk()]
         own, timed = [r for module in every for r in module.own], [r for module in every for r in module.timed]
         of_seconds = sum_of_known(record.seconds for record in timed)
+        traced = [module.traced for module in every if module.traced is not None]
         of_expected = self.records.sum(own, self.of.device).predicted_seconds
         called = set(map(id, (*own, *without_work(own, timed))))
         rows = []
@@ -322,6 +335,7 @@ class _Tree:
                     seconds=seconds,
                     of_seconds=of_seconds,
                     of_expected=of_expected,
+                    of_parameters=sum(one.parameters for one in traced),
                     ceilings=ceiling_shares(total.records, self.of.device, seconds),
                 )
             )
@@ -332,4 +346,18 @@ class _Tree:
         deepest = max((module.depth for module in self._known), default=0)
         if self.depth is not None and deepest > self.depth and rows:
             yield f"depth {self.depth} of {deepest}: what lies deeper is in the totals of these modules"
+        yield from self._sizes(rows)
         yield from piece_notes(self.of, rows)
+
+    def _sizes(self, rows: Sequence[_ModuleRow]) -> Iterator[str]:
+        """Yield what the model holds in all, as the last lines of torchinfo do."""
+        traced = [each.traced for top in self.tops for each in top.walk() if each.traced is not None]
+        if not traced or not rows:
+            return
+        parameters, trainable = sum(one.parameters for one in traced), sum(one.trainable for one in traced)
+        some = "all" if trainable == parameters else f"{trainable:,}"
+        nbytes = sum_of_known(one.nbytes for one in traced)
+        held = [] if nbytes is None else [f"weights and buffers {units.show(nbytes, 'B')}"]
+        memory = self.records.memory
+        held += [f"inputs {units.show(memory.inputs, 'B')}"] if memory is not None and memory.inputs else []
+        yield f"{parameters:,} parameters, {some} of them trainable{''.join(f'; {part}' for part in held)}"

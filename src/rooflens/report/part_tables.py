@@ -135,18 +135,24 @@ EXPECTED_SHARE = Column(
 )
 
 
-def led_by_expected(columns: Iterable[Column], rows: Sequence[Any]) -> tuple[Column, ...]:
-    """Return columns in which the expected time of a piece leads, where it is known of each and none was timed."""
+def led_by_expected(columns: Iterable[Column], rows: Sequence[Any], *, sized: bool = False) -> tuple[Column, ...]:
+    """Return columns in which the expected time of a piece leads, where it is known of each and none was timed.
+
+    Args:
+        sized: the table has sizes too, for which the bound and shares give way.
+    """
     timed = any(row.seconds is not None for row in rows)
     if timed or any(row.total.predicted_seconds is None for row in rows if row.total.seconds):
         return tuple(columns)
     leading, giving = {PIECE_PREDICTED.key, EXPECTED_SHARE.key}, {MATMUL_FLOPS.name, INTENSITY.name}
+    if sized:
+        leading, giving = {PIECE_PREDICTED.key}, {*giving, BOUNDS[0].key}
     return tuple(
         replace(column, show="always")
         if column.key in leading
         else replace(column, show="room")
-        if column.key in giving and column.show == "always"
-        else replace(column, header="share of bound", show="room")
+        if column.key == EXPECTED_SHARE.key or (column.key in giving and column.show == "always")
+        else replace(column, header="share of bound", show="more")
         if column.key == SHARE.key
         else column
         for column in columns

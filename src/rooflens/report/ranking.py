@@ -47,6 +47,11 @@ def _limit(quantity: Quantity) -> Sign:
     return "<=" if quantity.better == "more" else ">="
 
 
+def _price(row: RankedDevice) -> Entry:
+    value = dict(row.evidence.case.options).get("price_per_hour")
+    return Entry(value, label=None if value is None else f"{value:g}")
+
+
 def _fitting(row: RankedDevice) -> Entry:
     if row.fits is not False or row.room is None:
         return Entry(row.fits, label=None if row.fits is None else "yes")
@@ -54,7 +59,7 @@ def _fitting(row: RankedDevice) -> Entry:
     return Entry(False, label="no" if largest is None else f"no, <= {largest}" if largest else "not even 1")
 
 
-def _columns(mode: str, marked: bool) -> tuple[Column, ...]:
+def _columns(mode: str, by: RankedBy, *, marked: bool) -> tuple[Column, ...]:
     leading = {column.key: column for column in _STEP}
     batch = leading["batch"]
     if marked:
@@ -68,7 +73,9 @@ def _columns(mode: str, marked: bool) -> tuple[Column, ...]:
         replace(BOUNDS[0], show="room"),
         replace(BOUNDS[1], show="files"),
         replace(WAITS, show="files"),
-        *(_numbered(mode, by) for by in ("throughput", "cost", "energy")),
+        Column("price", "price /h", read=_price, group="time", if_any=True),
+        *(_numbered(mode, name) for name in ("throughput", "cost")),
+        replace(_numbered(mode, "energy"), show="room" if by == "cost" else "always"),
         Column("fits", "fits", read=_fitting, align="left", group="time", title="fits: {}"),
         Column("largest_batch", "largest batch", COUNT, "room.largest", group="time", show="files"),
         Column("needed", "needs", "B", "room.needed", group="time"),
@@ -83,7 +90,7 @@ def ranking_tables(compared: DeviceRanking) -> list[Table]:
     """
     tables = []
     for mode, rows in grouped_by(compared.rows, lambda row: row.step.mode).items():
-        columns = _columns(mode, marked=not all(row.best for row in rows))
+        columns = _columns(mode, compared.by, marked=not all(row.best for row in rows))
         counted = counts("Counts on any device", _ANYWHERE, rows, (_PARAMETERS, _PEAK))
         counted = replace(counted, rows=tuple(dict.fromkeys(counted.rows)))
         tables += [counted, build("Which card", columns, rows, notes=_notes(compared, mode, rows))]
