@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -66,7 +66,10 @@ def test_wrong_usage_is_told(words: list[str], expected: str) -> None:
 def test_every_option_is_refused_for_a_program_or_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: dict[str, object] = {}
     monkeypatch.setattr("rooflens.count_program", lambda program, **options: reached.update(options))
-    monkeypatch.setattr("rooflens.cli.options.Shown.emit", lambda shown, found: reached.update(asdict(shown)))
+    monkeypatch.setattr(
+        "rooflens.cli.options.Shown.emit",
+        lambda shown, found: reached.update({"outputs": shown.outputs, "format_": shown.format_, **shown.asked}),
+    )
     words = {"dtype": "fp32", "outputs": "x.jsonl", "sort": "seconds", "columns": "seconds"}
     for param in command.params:
         if not isinstance(param, click.Option) or not param.expose_value:  # that of --quiet goes to no command
@@ -90,8 +93,11 @@ def test_what_cannot_be_counted_is_refused() -> None:
         rl.counters(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="cache control 'warm'"):
         rl.counters("resnet18", cache="warm")
-    with pytest.raises(InvalidValue, match="leaves no time"):
-        rl.counters("resnet18", limit=0)
+    for limit in (0, math.nan):
+        with pytest.raises(InvalidValue, match="leaves no time"):
+            rl.counters("resnet18", limit=limit)
+    with pytest.raises(InvalidValue, match="limit is '600'; give a number of seconds"):
+        rl.count_program(["true"], limit="600")  # type: ignore[arg-type]
 
 
 def test_a_region_marks_one_iteration_for_ncu_and_times_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def test_a_set_is_joined_once_and_its_totals_are_summed_once() -> None:
     assert item.total("forward") is item.total()  # the only phase is the step
     assert item.measured() is item.measured()
     assert records.split()[0][2] is item.work
+    assert records.split()[0][2].under(None, times={}) is records.split()[0][2].under(None)
 
 
 def test_subsets_share_the_bounds_of_their_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.estimation import LIMIT, estimate
+from rooflens.api.estimation import estimate
 from rooflens.api.reading import read
 from rooflens.compare import DeviceRanking
 from rooflens.compare.advice import Advice
@@ -22,8 +22,8 @@ from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Evidence, Measured, join
 from rooflens.running.advising import advised, check_expected
-from rooflens.running.estimating import check_limit
 from rooflens.runs.run import Request, Run, is_evidence, is_graph, is_own_file, several
+from rooflens.runs.time_limits import LIMIT, check_limit
 
 if TYPE_CHECKING:
     import torch

@@ -16,9 +16,7 @@ from rooflens.results import RecordSet
 from rooflens.running.beside import Beside, disturbs
 from rooflens.running.counting import check_settings, counted_program, counter
 from rooflens.runs.run import Request, is_own_file
-
-LIMIT = 600.0
-"""Seconds for counting one batch."""
+from rooflens.runs.time_limits import LIMIT
 
 
 def counters(

@@ -14,17 +14,15 @@ from rooflens.machine import find_all, listed
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Fits, RecordSet
-from rooflens.running.estimating import check_limit, estimable, estimated_requests, read_by_worker
+from rooflens.running.estimating import estimable, estimated_requests, read_by_worker
 from rooflens.runs.options import Fusion
 from rooflens.runs.run import Request, is_graph, is_own_file
+from rooflens.runs.time_limits import LIMIT, check_limit
 
 if TYPE_CHECKING:
     import torch
 
     from rooflens.models import Loss
-
-LIMIT = 600.0
-"""Seconds for one batch in a worker."""
 
 
 def estimate(

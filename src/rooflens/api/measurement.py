@@ -15,12 +15,12 @@ from rooflens.machine import check_measured, check_where
 from rooflens.progress import Progress, within
 from rooflens.records import Device
 from rooflens.results import RecordSet
-from rooflens.running.beside import ESTIMATE, begin, disturbs
-from rooflens.running.estimating import check_limit, check_seconds
+from rooflens.running.beside import ESTIMATE, Wanted, begin, disturbs
 from rooflens.running.measuring import cannot_run, check_can_run
 from rooflens.running.outcomes import why_all_failed
 from rooflens.running.sweep import Collected, search_largest
 from rooflens.runs.run import Request, Run, is_own_file
+from rooflens.runs.time_limits import BUDGET, LIMIT, check_limit, check_seconds
 from rooflens.stopwatch import END, Stopwatch
 from rooflens.timing import Policy
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     import torch
 
     from rooflens.models import Loss
-
-LIMIT = 600.0
-"""Seconds for one cell."""
 
 
 def measure(
@@ -64,7 +61,7 @@ def measure(
     flush: bool = False,
     profile: bool = False,
     gpus: int = 1,
-    budget: float = 3.0,
+    budget: float = BUDGET,
     roof: str | Device | None = None,
     estimate: bool = False,
     isolated: bool | None = None,
@@ -119,7 +116,16 @@ def measure(
     in_workers = _is_isolated(requests[0], isolated)
     watch = Stopwatch()
     with ExitStack() as stack:
-        begun = begin(stack, requests, device, roof, in_workers, fresh, limit, estimate, watch, progress)
+        wanted = Wanted(
+            requests=requests,
+            where=device,
+            roof=roof,
+            in_workers=in_workers,
+            fresh=fresh,
+            limit=limit,
+            estimate=estimate,
+        )
+        begun = begin(stack, wanted, watch, progress)
         runs, machine = begun.runs, begun.machine
         if len(runs) == 1:
             check_can_run(runs[0], machine, isolated=in_workers)

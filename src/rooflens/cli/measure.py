@@ -24,6 +24,7 @@ from rooflens.cli.options import (
     run_options,
 )
 from rooflens.cli.parameter_types import OneOf
+from rooflens.runs.time_limits import BUDGET
 from rooflens.stopwatch import CALL, END, PRINT, START, Stopwatch, process_began
 
 
@@ -40,7 +41,7 @@ from rooflens.stopwatch import CALL, END, PRINT, START, Stopwatch, process_began
 @run_options("measure")
 @click.option("--device", type=OneOf(("cpu", "cuda")), help="Where to run; default: the GPU if there is one.")
 @click.option(
-    "--budget", type=click.FloatRange(0.1), default=3.0, show_default=True, help="Seconds of sampling per batch."
+    "--budget", type=click.FloatRange(0.1), default=BUDGET, show_default=True, help="Seconds of sampling per batch."
 )
 @roof_option(" Default: the catalogue's entry for this machine.")
 @click.option(

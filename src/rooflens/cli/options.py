@@ -22,6 +22,7 @@ from rooflens.cli.parameter_types import DtypeList, IntList, NamedSize, OneOf, O
 from rooflens.progress import WAITING
 from rooflens.runs.option import Option
 from rooflens.runs.options import OPTIONS
+from rooflens.runs.time_limits import LIMIT
 
 if TYPE_CHECKING:
     from rooflens.report.figures.saving import Savable
@@ -270,7 +271,7 @@ estimate_option = click.option(
 def limit_option(help: str, *names: str) -> Callable[[Command], Command]:
     """Return the option for the seconds that one batch may take."""
     kind = click.FloatRange(0, min_open=True)
-    return click.option("--limit", *names, type=kind, default=600.0, show_default=True, help=help)
+    return click.option("--limit", *names, type=kind, default=LIMIT, show_default=True, help=help)
 
 
 def emit_text(text: Callable[[Format, bool], str], format_: Format, outputs: Sequence[Path]) -> None:

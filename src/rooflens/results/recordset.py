@@ -81,7 +81,7 @@ class RecordSet(Displayed):
         self.failures = tuple(failures)
         self.environment = environment
         self._bounds = Bounds() if bounds is None else bounds
-        self._totals: dict[tuple[Phase | None, int, Way | None, int], Total] = {}
+        self._totals: dict[tuple[Phase | None, int, Way | None, int | None], Total] = {}
         self._split: tuple[tuple[Case, Source, RecordSet], ...] | None = None
         self._made: dict[object, Any] = {}
 
@@ -259,7 +259,7 @@ class RecordSet(Displayed):
             way: how the step runs, for its expected time; default: as the case says, else eagerly.
             times: of calls that were replayed on the device.
         """
-        key = (phase, id(device), way, id(times))
+        key = (phase, id(device), way, id(times) if times else None)
         if key not in self._totals:
             chosen = [r for r in self.summed if phase in (None, r.phase)]
             whole_answer = not set(ANSWER_PHASES).isdisjoint(self.phases)

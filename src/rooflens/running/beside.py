@@ -154,49 +154,68 @@ class Begun:
     estimate: Callable[[Sequence[Run]], Future[RecordSet]]
 
 
-def begin(
-    stack: ExitStack,
-    requests: Sequence[Request],
-    where: str | None,
-    roof: str | Device | None,
-    in_workers: bool,
-    fresh: bool,
-    limit: float,
-    estimate: bool,
-    watch: Stopwatch,
-    progress: Progress | None,
-) -> Begun:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a measurement is asked for.
+
+    Attributes:
+        requests: of one model.
+        where: torch's device type; None: the GPU where torch has one.
+        roof: whose ceilings hold for this machine.
+        in_workers: runs are timed there, and not in this process.
+        fresh: a new worker for each run.
+        limit: seconds for each run in a worker.
+        estimate: estimates will be asked for.
+    """
+
+    requests: Sequence[Request]
+    where: str | None
+    roof: str | Device | None
+    in_workers: bool
+    fresh: bool
+    limit: float
+    estimate: bool
+
+
+def begin(stack: ExitStack, wanted: Wanted, watch: Stopwatch, progress: Progress | None) -> Begun:
     """Start workers, and find the machine and what is to be run; this process needs no torch if workers do all.
 
     A process that has torch looks models up and estimates by itself, save for files of the user's own.
 
     Args:
         stack: ends the workers.
-        requests: of one model.
-        in_workers: runs are timed there, and not in this process.
-        estimate: estimates will be asked for.
     """
-    measurer: WorkerMeasurer | None = None
-    if in_workers:
-        measurer = stack.enter_context(measurer_in_workers(where, limit=limit, fresh=fresh, watch=watch))
-        if "torch" not in sys.modules or read_by_worker(requests[0]):
-            beside = stack.enter_context(Beside(limit, start=estimate))
-            if estimate and not read_by_worker(requests[0]):  # a user's file is read once
-                beside.look_up(requests)
-            machine = machine_of(measurer.found(), roof, progress)
-            runs = tuple(run for asked in requests for run in measurer.runs(asked))
-            return Begun(
-                machine=machine, runs=runs, measure=measurer, estimate=partial(beside.begin, device=machine.device)
-            )
+    if not wanted.in_workers:
+        return _begin_here(stack, wanted, None, progress)
+    measurer = stack.enter_context(
+        measurer_in_workers(wanted.where, limit=wanted.limit, fresh=wanted.fresh, watch=watch)
+    )
+    own_file = read_by_worker(wanted.requests[0])
+    if "torch" in sys.modules and not own_file:
+        return _begin_here(stack, wanted, measurer, progress)
+    beside = stack.enter_context(Beside(wanted.limit, start=wanted.estimate))
+    if wanted.estimate and not own_file:  # a user's file is read once
+        beside.look_up(wanted.requests)
+    machine = machine_of(measurer.found(), wanted.roof, progress)
+    return Begun(
+        machine=machine,
+        runs=tuple(run for asked in wanted.requests for run in measurer.runs(asked)),
+        measure=measurer,
+        estimate=partial(beside.begin, device=machine.device),
+    )
+
+
+def _begin_here(stack: ExitStack, wanted: Wanted, measurer: WorkerMeasurer | None, progress: Progress | None) -> Begun:
+    """Look models up and estimate in this process; measure in it too if there is no measurer."""
     from rooflens.models import workload
     from rooflens.running.timed import measurer_here
 
-    asked = [workload(request) for request in requests]
-    machine = this_machine(where, roof, progress)
+    asked = [workload(request) for request in wanted.requests]
+    machine = this_machine(wanted.where, wanted.roof, progress)
 
     def estimated_now(runs: Sequence[Run]) -> Future[RecordSet]:
         done = Future[RecordSet]()
-        done.set_result(estimated_beside(runs, asked, machine.device, limit, progress))
+        done.set_result(estimated_beside(runs, asked, machine.device, wanted.limit, progress))
         return done
 
     return Begun(

@@ -27,6 +27,7 @@ from rooflens.running.jobs import ANYWHERE, Start
 from rooflens.running.outcomes import found_in, runs_in, why_all_failed
 from rooflens.running.waiting_runs import NO_GPU, WaitingRuns, waiting_runs
 from rooflens.runs.run import Request, Run
+from rooflens.runs.time_limits import check_limit
 from rooflens.sources.counters import ncu
 from rooflens.sources.counters.ncu import CollectedReport, Tool
 from rooflens.sources.counters.reports.lean import write_lean
@@ -41,8 +42,7 @@ def check_settings(cache: str, limit: float) -> None:
     """Raise InvalidValue for settings that ncu cannot work with."""
     if cache not in ncu.CACHES:
         raise InvalidValue(f"unknown cache control {cache!r}; known: {', '.join(ncu.CACHES)}")
-    if limit <= 0:
-        raise InvalidValue(f"a time limit of {limit} s leaves no time to count; give more than 0")
+    check_limit(limit)
 
 
 class Counter:

@@ -212,19 +212,6 @@ def _whole(estimates: RecordSet) -> RecordSet:
     return estimates
 
 
-def check_limit(limit: float) -> None:
-    """Raise InvalidValue for what is no limit of time in seconds."""
-    check_seconds("limit", limit)
-    if not limit > 0:
-        raise InvalidValue(f"a time limit of {limit} s leaves no time for a batch; give more than 0")
-
-
-def check_seconds(what: str, seconds: object) -> None:
-    """Raise InvalidValue for what is not a number of seconds."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidValue(f"{what} is {seconds!r}; give a number of seconds")
-
-
 def read_by_worker(asked: Request) -> bool:
     """True if the model is in a file of the user's own. A loss that is handed in cannot be sent to a worker."""
     return is_own_file(asked.model) and asked.loss is None

@@ -14,6 +14,7 @@ from rooflens.records import Case, Scalar, file_name
 from rooflens.runs.option import Option
 from rooflens.runs.options import OPTIONS as TABLE
 from rooflens.runs.run import recorded_name
+from rooflens.runs.time_limits import BUDGET, LIMIT
 
 SourceName = Literal["estimate", "measure", "counters", "replay"]
 SOURCES: tuple[SourceName, ...] = ("estimate", "measure", "counters", "replay")
@@ -89,9 +90,9 @@ class Settings:
         cache: of counters: ``all`` empties the caches before each kernel, ``none`` does not.
     """
 
-    budget: float = 3.0
+    budget: float = BUDGET
     limits: Mapping[str, float] = field(
-        default_factory=lambda: dict.fromkeys(("estimate", "measure", "counters"), 600.0)
+        default_factory=lambda: dict.fromkeys(("estimate", "measure", "counters"), LIMIT)
     )
     fresh: bool = False
     roofs: Mapping[str, str] = field(default_factory=dict)
