@@ -27,7 +27,7 @@ from rooflens.errors import InvalidValue
 from rooflens.records import Case, Failure, Record, Work
 from rooflens.report.explorer.document import SCRIPTS, as_text
 from rooflens.report.explorer.explored import explored
-from rooflens.report.summary import memory
+from rooflens.report.memory_table import memory
 from rooflens.results import RecordSet
 
 SOURCES = Path(rl.__file__).parent / "report" / "explorer" / "page"

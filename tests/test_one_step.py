@@ -14,7 +14,7 @@ from rooflens.report.arranged import TableView
 from rooflens.report.asked_tables import asked_tables
 from rooflens.report.case_json import promised_json
 from rooflens.report.notebook_tables import _tables
-from rooflens.report.summary import tables_of
+from rooflens.report.overview import tables_of
 from rooflens.report.table import Table, for_people
 from rooflens.results import RecordSet
 

@@ -12,7 +12,8 @@ import rooflens as rl
 from rooflens.records import Case, Phase, Record, Scope, Timing, Work
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.report.module_tables import module_tree
-from rooflens.report.summary import summary, tables_of
+from rooflens.report.overview import tables_of
+from rooflens.report.summary import summary
 from rooflens.report.table import Entry, Table
 from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.results.evidence import join, piecewise

@@ -27,6 +27,7 @@ from rooflens.records import Failure, Memory, Record, Work
 from rooflens.report import columns, escape, table
 from rooflens.report.columns import coverage_line
 from rooflens.report.memory_table import memory
+from rooflens.report.overview import PARTS_HINT, tables_of
 from rooflens.report.part_tables import families, operations
 from rooflens.report.summary import failures, summary
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, Value, build, for_people, percent, plain, text
@@ -80,6 +81,13 @@ def test_summary_of_an_estimate() -> None:
     assert {key: row(view)[key] for key in expected} == expected
     assert {value for key, value in row(view).items() if key not in expected} == {None}
     assert cell(view, "throughput").sign == "<="
+
+
+def test_parts_of_a_step_that_was_timed_as_a_whole_are_shown_when_they_are_asked_for() -> None:
+    alone, timed = ([view.title for view in tables_of(records)] for records in (estimated(), both()))
+    assert [title for title in alone if title not in timed] == ["Operation families", "Modules"]
+    assert PARTS_HINT in tables_of(both())[0].notes
+    assert "Modules" in [view.title for view in tables_of(both(), depth=2)]
 
 
 def test_throughput_goes_by_the_expected_time_where_nothing_was_measured() -> None:

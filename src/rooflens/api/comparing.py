@@ -25,7 +25,7 @@ from rooflens.compare import (
     ranked,
     sweeps,
 )
-from rooflens.compare.doubts import doubts_of
+from rooflens.compare.doubts import doubts_of, of_sides
 from rooflens.compare.kernel_pairs import is_launch
 from rooflens.compare.runs import SIDES
 from rooflens.compare.uncertainty import FEWEST_FITTED
@@ -141,7 +141,7 @@ def _two_sides(question: Question, sets: Sequence[RecordSet], options: Mapping[s
     else:
         comparison = compare_kernels(before, after)
         doubts = {which: [*doubts_of(join(side)), *_findings(side)] for which, side in zip(SIDES, sets, strict=True)}
-    return _doubting(comparison, [f"{which} side: {doubt}" for which, its in doubts.items() for doubt in its])
+    return _doubting(comparison, of_sides(doubts))
 
 
 def _findings(records: RecordSet) -> Iterator[str]:

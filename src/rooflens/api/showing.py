@@ -18,9 +18,10 @@ from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.saving import Figure
 from rooflens.report.largest_batches import largest_sizes
 from rooflens.report.module_tables import at_depth
+from rooflens.report.overview import tables_of
 from rooflens.report.pictures import ChartPicture, chart_of
 from rooflens.report.render import Format, render
-from rooflens.report.summary import failures, summary, tables_of
+from rooflens.report.summary import failures, summary
 from rooflens.report.sweep_grids import sweep_grids
 from rooflens.report.table import Table
 from rooflens.report.text_formats import as_json

@@ -172,7 +172,10 @@ def compare(
         verdict = _judge(comparison, threshold)
     else:
         verdict = 0
-    for doubt in doubts if doubtful or threshold is not None else ():
+    judged = doubts if doubtful or threshold is not None else ()
+    if judged and format_ == "table":  # whose notes hold them
+        click.echo(f"doubtful for {len(judged)} {'reason' if len(judged) == 1 else 'reasons'}: see the notes", err=True)
+    for doubt in () if format_ == "table" else judged:
         click.echo(f"doubtful: {printable(doubt)}", err=True)
     context.exit(verdict or (DOUBTFUL if doubtful and doubts else 0))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rooflens.notebook import Displayed
@@ -25,10 +25,25 @@ class Doubtful(Displayed):
 
 
 def doubts_of(evidence: Iterable[Evidence]) -> tuple[str, ...]:
-    """Return the doubts of those who took the times, each with its cases."""
-    told = [(doubt, item.case) for item in evidence for doubt in item.doubts]
+    """Return the doubts of those who took the times, each with its cases where it is not of all."""
+    items = list(evidence)
+    told = [(doubt, item.case) for item in items for doubt in item.doubts]
     groups = grouped_by(told, lambda each: each[0])
-    return tuple(f"{doubt} ({listed([case for _, case in cases])})" for doubt, cases in groups.items())
+    return tuple(doubt + of_some([case for _, case in its], items) for doubt, its in groups.items())
+
+
+def of_sides(doubts: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Return the doubts of each side, those of both once."""
+    sides: dict[str, list[str]] = {}
+    for side, its in doubts.items():
+        for doubt in its:
+            sides.setdefault(doubt, []).append(side)
+    return tuple(f"{'both sides' if len(named) > 1 else f'{named[0]} side'}: {doubt}" for doubt, named in sides.items())
+
+
+def of_some(cases: Sequence[Case], every: Sequence[object]) -> str:
+    """Return in brackets which cases something is true of, "" where it is all."""
+    return f" ({listed(cases)})" if len(cases) < len(every) else ""
 
 
 def listed(cases: Sequence[Case]) -> str:

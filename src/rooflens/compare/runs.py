@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from rooflens.compare.doubts import Doubtful, doubts_of, listed
+from rooflens.compare.doubts import Doubtful, doubts_of, listed, of_sides, of_some
 from rooflens.compare.environments import Difference, differences
 from rooflens.compare.uncertainty import IN_PIECES, RatioChange, typical
 from rooflens.errors import Incomparable, InvalidValue
@@ -245,18 +245,19 @@ def _methods(steps: Sequence[RunChange]) -> Iterator[str]:
 
 def _repeated(pairs: Sequence[tuple[Evidence, Evidence]]) -> Iterator[str]:
     """What makes the times of a side doubtful."""
+    told: dict[str, list[str]] = {}
     for n, which in enumerate(SIDES):
         items = [pair[n] for pair in pairs]
-        yield from (f"{which} side: {doubt}" for doubt in doubts_of(items) if not doubt.startswith("not steady"))
-        drifting = [item.case for item in items if any(timing.drift for timing in item.runs())]
-        if drifting:
-            yield f"not steady on the {which} side, so that its median depends on when it was taken: {listed(drifting)}"
+        told[which] = [doubt for doubt in doubts_of(items) if not doubt.startswith("not steady")]
+        if drifting := [item.case for item in items if any(timing.drift for timing in item.runs())]:
+            told[which].append(f"not steady, so that the median depends on when it was taken{of_some(drifting, items)}")
+    yield from of_sides(told)
 
 
 def _undecided(steps: Sequence[RunChange]) -> Iterator[str]:
     for why, rows in grouped_by(steps, lambda row: row.change.undecided).items():
         if why:
-            yield f"{why}: nothing can be said about chance: {listed([row.before for row in rows])}"
+            yield f"{why}: nothing can be said about chance{of_some([row.before for row in rows], steps)}"
 
 
 def _nothing_in_common(before: Sequence[Evidence], after: Sequence[Evidence]) -> str:

@@ -25,8 +25,8 @@ from rooflens.regions import laps as source
 from rooflens.regions.counted import Counting
 from rooflens.regions.laps import Lap, LoopTimes, Tape
 from rooflens.regions.plan import Plan
+from rooflens.report.overview import tables_of
 from rooflens.report.render import render
-from rooflens.report.summary import tables_of
 from rooflens.results import RecordSet
 from rooflens.sources import environment
 from rooflens.sources import estimate as estimates

@@ -16,8 +16,8 @@ from rooflens.regions.counted import check_countable
 from rooflens.regions.iterations import Iterations, Pass
 from rooflens.regions.laps import ITERATION, LOADING, Lap, Pace, samples_in
 from rooflens.regions.plan import Plan
+from rooflens.report.overview import tables_of
 from rooflens.report.render import render
-from rooflens.report.summary import tables_of
 from rooflens.results import RecordSet
 
 Item = TypeVar("Item")

@@ -122,8 +122,13 @@ _DIFFERENCE = (
 def runs_tables(compared: RunComparison) -> list[Table]:
     """Return one row per case and phase; then what differs around them, and cases without a partner."""
     notes = [
-        "ratio: after over before, of medians, with its 95 % interval",
-        f"p: that nothing changed, adjusted for the number of rows; slower or faster: below {LEVEL:g}, and no 1 inside",
+        "ratio: after over before, of medians",
+        ColumnNote("low, high: its 95 % interval", "low"),
+        ColumnNote(
+            f"p: that nothing changed, adjusted for the number of rows; slower or faster: below {LEVEL:g}, and 1 is not"
+            " in the interval",
+            "p",
+        ),
         ColumnNote("n: how many values of each side: samples, or runs where there are several", "values_before"),
         *compared.notes,
     ]

@@ -28,10 +28,10 @@ from rooflens.report.html_tables import as_html, in_frame
 from rooflens.report.largest_batches import largest_sizes
 from rooflens.report.model_tables import model_table
 from rooflens.report.one_step import of_one_step
+from rooflens.report.overview import tables_of
 from rooflens.report.study.content import Report
 from rooflens.report.study.html import render
 from rooflens.report.study.results import hypotheses_table
-from rooflens.report.summary import tables_of
 from rooflens.report.table import COUNT, Column, Table, build
 from rooflens.results import Fits, RecordSet, Total
 from rooflens.results.quantities import TIME

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflens.compare.executed_work import executed
 from rooflens.records import Case, Phase
-from rooflens.report.answer_table import IN_TOKENS, answer_column, expected_columns, notes_on_tokens, whole_answers
-from rooflens.report.arranged import TableView, arranged
+from rooflens.report.answer_table import IN_TOKENS, answer_column, expected_columns, notes_on_tokens
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import (
     BOUNDS,
@@ -29,23 +27,15 @@ from rooflens.report.columns import (
     surplus_notes,
     total_notes,
 )
-from rooflens.report.counts import counts, differ
-from rooflens.report.executed_work import by_family, by_module
 from rooflens.report.expected_notes import waiting_notes
-from rooflens.report.memory_steps import memory_steps
-from rooflens.report.memory_table import memory
-from rooflens.report.module_tables import module_tree
 from rooflens.report.one_step import of_one_step
-from rooflens.report.part_tables import SHOWN, part_table
 from rooflens.report.profile_notes import profile_notes
-from rooflens.report.scaling import scaling
 from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build, for_people
-from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build
+from rooflens.results import Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.answers import ANSWERS, COSTS, ENERGY_PER_SAMPLE, ENERGY_PER_TOKEN
-from rooflens.results.evidence import only_failed, piecewise
+from rooflens.results.evidence import only_failed
 from rooflens.results.factors import Time
-from rooflens.results.parts import PartKind
 from rooflens.results.quantities import (
     AS_WRITTEN,
     ATTAINABLE_MFU,
@@ -69,8 +59,6 @@ STEP = "step"
 ANSWER = "answer"
 """Those of a whole answer."""
 _MEASURED = "measured_seconds"
-_MANY = 8
-"""Rows of an overview beyond which steps are shown without their phases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +108,12 @@ def _rate(row: _Row) -> Entry:
     return Entry(rate, "<=" if origin == "bound" else "")
 
 
-_PARAMETERS = Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work", show="room")
+PARAMETER_COUNT = Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work", show="room")
 SUMMARY_COLUMNS = (
     *CASE,
     SOURCE,
     PHASE,
-    _PARAMETERS,
+    PARAMETER_COUNT,
     *WORK,
     *BOUNDS,
     *EXPECTED,
@@ -173,48 +161,6 @@ _FAILED = (
 )
 
 
-def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
-    """Return whole answers and the summary; of a single case also its parts and modules, of failures also these."""
-    tables = [*whole_answers(records), *_summary_of_people(records)] if records.records else []
-    estimates = [part for _, source, part in records.split() if source == "estimate"]
-    items = join(records)
-    if len(estimates) == 1:
-        counted = [item for item in items if item.work is not None and item.work.sources == ("estimate",)]
-        times = piecewise(records) if len(records.sources) > 1 else None
-        tables += [part_table(counted[:1], "family"), module_tree(estimates[0], depth=depth, times=times)]
-    if "counters" in records.sources:
-        tables += _counted(records, depth)
-    tables += _costliest(items)
-    if any(record.memory is not None for record in records.records):
-        tables.append(memory(records))
-    if sum(source == "measure" for _, source, _ in records.split()) == 1:
-        tables += memory_steps(records)
-    if any(record.scaling is not None for record in records.records):
-        tables.append(scaling(records))
-    if records.failures:
-        tables.append(failures(records))
-    return tables
-
-
-def _summary_of_people(records: RecordSet) -> list[Table]:
-    """Return the summary, of many rows with the steps as wholes; work that has two sides stands in a table of its own.
-
-    Without a time in it, that table is all.
-    """
-    table, rows = summary(records), _rows(join(records))
-    apart = counts("Counts", (*CASE, PHASE), rows, (_PARAMETERS,)) if differ(rows) else None
-    if apart is not None:
-        columns = (replace(column, show="files") if column.group == "work" else column for column in table.columns)
-        table = replace(table, columns=tuple(columns))
-        if not any(column.group for column in for_people(table).columns):
-            table, apart = replace(apart, notes=(*apart.notes, *table.notes)), None
-    short = whole_steps(table) if len(rows) > _MANY else table
-    if short.rows != table.rows:
-        short = replace(short, notes=(*table.notes, "phases of the steps: --by phase"))
-        apart = apart and whole_steps(apart)
-    return [short] if apart is None else [apart, short]
-
-
 def whole_steps(table: Table) -> Table:
     """Return a summary without the phases of steps that have several."""
     keys = [column.key for column in table.columns]
@@ -223,28 +169,6 @@ def whole_steps(table: Table) -> Table:
     cases = {row[case] for row in whole}
     rows = [row for row in table.rows if row[phase].value in (STEP, ANSWER) or row[case] not in cases]
     return replace(table, rows=tuple(rows))
-
-
-def _costliest(items: Sequence[Evidence]) -> list[Table]:
-    """Return the costliest kernels of the only case that has some, or the operations of one that was timed by them.
-
-    A trace has operations, and pieces that belong to none: what holds more of the time is shown.
-    """
-    seconds = [(item, _seconds_by_scope(item)) for item in items]
-    kernels = [item for item, by in seconds if "kernel" in by and by["kernel"] >= by.get("op", 0.0)]
-    timed = [item for item, by in seconds if "op" in by and (item.work is None or item.work is item.pieces)]
-    found = kernels or timed
-    by: PartKind = "kernel" if kernels else "op"
-    return [arranged(part_table(found, by), TableView(top=SHOWN))] if len(found) == 1 else []
-
-
-def _seconds_by_scope(item: Evidence) -> dict[str, float]:
-    """Seconds of the timed pieces of each scope."""
-    by: dict[str, float] = {}
-    for record in item.pieces or ():
-        if record.timing is not None:
-            by[record.scope] = by.get(record.scope, 0.0) + record.calls * (record.seconds or 0.0)
-    return by
 
 
 def summary(rs: RecordSet) -> Table:
@@ -256,7 +180,7 @@ def summary(rs: RecordSet) -> Table:
     tokens. A case that failed has a row that says why.
     """
     evidence = join(rs)
-    rows = _rows(evidence)
+    rows = rows_of(evidence)
     notes = [*coverage_notes(evidence), *device_notes(evidence)]
     of_others = rs.environment is None
     profiles = [item for item in evidence if "profile" in item.sources or (of_others and item.unnamed)]
@@ -275,7 +199,7 @@ def summary(rs: RecordSet) -> Table:
     return build("Summary", of_one_step(columns, (row.total for row in rows)), rows, notes=notes)
 
 
-def _rows(evidence: Sequence[Evidence]) -> list[_Row]:
+def rows_of(evidence: Sequence[Evidence]) -> list[_Row]:
     """Return a row for each phase of each case that has several, and for its whole step."""
     rows = []
     for item in evidence:
@@ -346,18 +270,6 @@ def _failed_rows(rs: RecordSet, evidence: Sequence[Evidence]) -> Iterator[_Row]:
 def failures(rs: RecordSet) -> Table:
     """Return the cells that failed, one row each."""
     return build("Failed", _FAILED, rs.failures)
-
-
-def _counted(records: RecordSet, depth: int) -> list[Table]:
-    """Return counters of one case beside its estimate."""
-    by_kind = executed(records, "family")
-    if not by_kind:
-        return []
-    counters = next(part for _, source, part in records.split() if source == "counters" and part.total().work)
-    case, coverage = counters.cases[0], counters.coverage
-    placed = any(r.path != UNATTRIBUTED for r in counters if r.scope == "kernel")
-    modules = [by_module(executed(records, "module"), case, depth)] if placed else []
-    return [by_family(by_kind, case, coverage), *modules]
 
 
 def _notes(rows: Sequence[_Row]) -> Iterator[str]:
