@@ -29,6 +29,7 @@ def explain(
     phase: Phase | None = None,
     device: str | Device | Sequence[str | Device] | None = None,
     dtype: str | None = None,
+    in_full: bool = False,
     **arguments: Any,
 ) -> Explanation:
     """Explain the work of operations: each formula in words and with its numbers filled in, as with pen and paper.
@@ -47,6 +48,7 @@ def explain(
         phase: forward, backward or optimizer. Default: forward for an operation, all for a model or file.
         device: where the time is bounded; default of records: their own devices.
         dtype: of an operation or model, as in `estimate`.
+        in_full: the text has every operation of a model or module that has many, and not only the parts of their sum.
         arguments: of an operation by name (``input=(256, 3, 224, 224), stride=2``); of a model those of `estimate`
             (``batch=256, mode="train"``).
 
@@ -68,7 +70,7 @@ def explain(
     if isinstance(what, RecordSet):
         if shapes or arguments or dtype is not None:
             raise InvalidValue("records know their shapes and types; give path and phase to choose some")
-        return Explanation(explain_records(what, path, phase, devices))
+        return Explanation(explain_records(what, path, phase, devices), in_full)
     if isinstance(what, str) and (shapes or (path is None and _is_word(what))):
         check_torch()
         from rooflens.explanation import from_shapes
@@ -84,7 +86,7 @@ def explain(
             raise UnknownName("operation or model", name, known, _IMPORT if "::" in name else "")
     elif shapes:
         raise InvalidValue("shapes are those of an operation")
-    return Explanation(explain_records(_estimate(what, phase, devices, dtype, arguments), path, phase, ()))
+    return Explanation(explain_records(_estimate(what, phase, devices, dtype, arguments), path, phase, ()), in_full)
 
 
 def _is_word(what: str) -> bool:

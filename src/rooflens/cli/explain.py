@@ -44,6 +44,7 @@ _WORD = re.compile(r"\w+(::\w+)?")
 @click.option(
     "--path", help="Explain this module of a model or file, and the modules inside it; '' is the whole model."
 )
+@click.option("--in-full", is_flag=True, help="Explain every operation of a module that has many, not only their sum.")
 @click.option(
     "--phase", type=OneOf(PHASES), help="Default: forward for an operation, every phase for a model or a file."
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,9 @@ from rooflens.costs.registry import Arithmetic, Cost, Uncounted, entry_of, evalu
 from rooflens.costs.sizes import spelled
 from rooflens.costs.weight_formats import weight_formula
 from rooflens.records import Call, Work
+
+_ROLE = re.compile(r":[a-z]+:`([^`]*)`")
+"""A name in a docstring that Sphinx links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,18 @@ def calculate(call: Call, arithmetic: Arithmetic) -> Calculation:
 
 
 def _formula(says: str | None, call: Call) -> str:
-    return "\n\n".join(filter(None, (inspect.cleandoc(says or ""), weight_formula(call))))
+    return "\n\n".join(filter(None, (without_markup(inspect.cleandoc(says or "")), weight_formula(call))))
+
+
+def without_markup(text: str) -> str:
+    """Return a docstring as a person reads it: names without their roles and quotes.
+
+    >>> without_markup("As :func:`sgd` of :class:`~torch.Tensor`, ``x``.")
+    'As sgd of Tensor, x.'
+    """
+    return _ROLE.sub(lambda role: role[1].rpartition(".")[2] if role[1].startswith("~") else role[1], text).replace(
+        "`", ""
+    )
 
 
 def _plain(work: Work) -> Work:

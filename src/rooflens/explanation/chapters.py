@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs import Calculation, arithmetic_of, calculate
-from rooflens.records import Call, Device, Floor, KvCache, Phase, Work
+from rooflens.records import Bound, Call, Device, Floor, KvCache, Phase, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +115,42 @@ class ExpectedOnDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SummedPart:
+    """Some operations of a step, added up: calls, FLOP, DRAM bytes and the seconds of their bounds."""
+
+    name: str
+    calls: int
+    flops: float | None
+    bytes: float | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedSum:
+    """The operations of a step, or of a part of it, added up.
+
+    Attributes:
+        device: where, with `seconds` and `bound_by` of the bound; None where none is named.
+        work: all that the bound counts.
+        families: the operations by family; `modules`: by the modules in the part, the longest first.
+        whole: the bound of `work` as if it were one operation.
+    """
+
+    device: Device | None
+    work: Work
+    families: tuple[SummedPart, ...]
+    modules: tuple[SummedPart, ...]
+    seconds: float | None
+    bound_by: str
+    whole: Bound | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
     """The operations of one case; `title` is empty for an operation with shapes.
 
     Attributes:
+        sums: of many operations, on each device.
         expected: of all its operations, on each device.
         kv_cache, utilisations, answers: of a whole model: its cache, how a training step uses each device, and what
             people ask of it.
@@ -126,6 +158,7 @@ class Chapter:
 
     title: str
     operations: tuple[Explained, ...]
+    sums: tuple[ExplainedSum, ...] = ()
     expected: tuple[ExpectedOnDevice, ...] = ()
     kv_cache: KvCache | None = None
     utilisations: tuple[Utilisation, ...] = ()

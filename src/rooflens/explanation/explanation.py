@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from rooflens.costs import WorkTerm
-from rooflens.explanation.chapters import Chapter, Explained, Utilisation
+from rooflens.explanation.chapters import Chapter, Explained, ExplainedSum, Utilisation
 from rooflens.explanation.text import lines_of
 from rooflens.records import Device, Work
 from rooflens.records.calls import to_plain
@@ -23,9 +23,11 @@ class Explanation:
 
     Attributes:
         chapters: the operations, by case.
+        in_full: the text has every operation, also of many; else the parts of their sum.
     """
 
     chapters: tuple[Chapter, ...]
+    in_full: bool = False
 
     @property
     def operations(self) -> tuple[Explained, ...]:
@@ -35,7 +37,7 @@ class Explanation:
     @property
     def text(self) -> str:
         """The explanation for a person, 80 columns wide."""
-        return "\n".join(lines_of(self.chapters))
+        return "\n".join(lines_of(self.chapters, in_full=self.in_full))
 
     def __str__(self) -> str:
         return self.text
@@ -63,6 +65,7 @@ def _plain_chapter(chapter: Chapter) -> Iterator[dict[str, Any]]:
     yield from map(_plain, chapter.operations)
     cache = chapter.kv_cache
     whole = {
+        "sums": [_plain_sum(one) for one in chapter.sums],
         "expected": [asdict(on_device) for on_device in chapter.expected],
         "kv_cache": None if cache is None else asdict(cache) | {name: getattr(cache, name) for name in _OF_CACHE},
         "utilisation": [_plain_use(use) for use in chapter.utilisations],
@@ -70,6 +73,18 @@ def _plain_chapter(chapter: Chapter) -> Iterator[dict[str, Any]]:
     }
     if any(whole.values()):
         yield whole
+
+
+def _plain_sum(one: ExplainedSum) -> dict[str, Any]:
+    return {
+        "device": None if one.device is None else one.device.name,
+        "seconds": one.seconds,
+        "bound_by": one.bound_by or None,
+        **_plain_work(one.work),
+        "families": [asdict(part) for part in one.families],
+        "modules": [asdict(part) for part in one.modules],
+        "whole_model_seconds": None if one.whole is None else one.whole.seconds,
+    }
 
 
 def _plain_use(use: Utilisation) -> dict[str, Any]:

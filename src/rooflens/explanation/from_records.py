@@ -17,6 +17,7 @@ from rooflens.explanation.chapters import (
     Utilisation,
     calculations,
 )
+from rooflens.explanation.sums import FEW, sums
 from rooflens.records import Case, Device, Phase, Record, Work
 from rooflens.results import Evidence, Quantity, RecordSet, join
 from rooflens.results.answers import ANSWERS, ENERGIES, SAMPLED
@@ -58,6 +59,7 @@ def explain_records(
         Chapter(
             title=case.label(),
             operations=tuple(one for group in groups.values() for one in _explained(group, records, devices)),
+            sums=tuple(sums(_under(records, case, devices), path, phase)) if len(groups) > FEW else (),
             expected=tuple(_expected(records, case, phase, path)),
             kv_cache=None if path else next((r.kv_cache for r in records.records if _has_cache(r, case)), None),
             utilisations=() if path or case.mode != "train" else tuple(_utilisations(records, case, phase)),
@@ -65,6 +67,16 @@ def explain_records(
         )
         for case, groups in chapters.items()
     )
+
+
+def _under(records: RecordSet, case: Case, given: Sequence[Device]) -> Iterator[tuple[RecordSet, Device | None]]:
+    """Yield the work of a case with each device on which it is asked for."""
+    for item in join(records):
+        if replace(item.case, device=None) == case and item.work is not None:
+            for device in given or (item.device,):
+                yield item.work, device
+            if given:
+                return  # on the same devices for each item
 
 
 def _has_cache(record: Record, case: Case) -> bool:

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs import WorkTerm, result_names
-from rooflens.explanation.chapters import AnswersOnDevice, Chapter, ExpectedOnDevice, Explained, Utilisation
+from rooflens.explanation.chapters import (
+    AnswersOnDevice,
+    Chapter,
+    ExpectedOnDevice,
+    Explained,
+    ExplainedSum,
+    SummedPart,
+    Utilisation,
+)
 from rooflens.records import Argument, Call, Device, Floor, KvCache, Tensor, Work
 from rooflens.roofline import bound
 from rooflens.units import show, show_range
@@ -30,13 +38,16 @@ _Block = _Labelled | str
 """A paragraph, or a line with a label; an empty paragraph is an empty line."""
 
 
-def lines_of(chapters: Sequence[Chapter]) -> Iterator[str]:
-    """The lines of an explanation."""
+def lines_of(chapters: Sequence[Chapter], *, in_full: bool = False) -> Iterator[str]:
+    """The lines of an explanation; of many operations their sum, or all `in_full`."""
     for number, chapter in enumerate(chapters):
         if chapter.title:
             yield from [""] * bool(number)
             yield from _wrapped(chapter.title, "", "  ")
             yield ""
+        for one in chapter.sums:
+            yield from _wrapped("bound" if one.device is None else f"bound on {one.device.name}", "", "  ")
+            yield from [*_laid_out([*_summed(one)]), ""]
         if chapter.kv_cache is not None:
             yield from _wrapped("cache after the step", "", "  ")
             yield from [*_laid_out([*_cached(chapter.kv_cache)]), ""]
@@ -50,11 +61,54 @@ def lines_of(chapters: Sequence[Chapter]) -> Iterator[str]:
             how = "measured" if answers.measured else "at the bound"
             yield from _wrapped(f"answers on {answers.device}, {how}", "", "  ")
             yield from [*_laid_out([*_answered(answers)]), ""]
+        if chapter.sums and not in_full:
+            several = f"{len(chapter.operations):,} operations: --path MODULE explains those of a module"
+            yield from _wrapped(f"{several}, --in-full (in Python in_full) each of them.", "", "")
+            continue
         for place, operation in enumerate(chapter.operations):
             yield from [""] * bool(place)
             yield from _wrapped(_title(operation), "", "  ")
             times = [block for device in operation.devices for block in _timed(operation.executed, device)]
             yield from _laid_out([*_counted(operation), *times])
+
+
+def _summed(one: ExplainedSum) -> Iterator[_Block]:
+    """The bound of many operations: what each family and module adds to it, and the bound of their sum."""
+    yield (
+        "The operations run one after the other. Each takes the longest of its times over units and levels, operands"
+        " from DRAM; the bound is the sum."
+    )
+    for parts in (one.families, one.modules):
+        yield ""
+        for part in parts:
+            yield _Labelled(part.name or "(model)", _part(part))
+    yield ""
+    for resource, amount in (*one.work.flops.items(), *one.work.bytes.items()):
+        yield _Labelled(resource, _over_rate(one, resource, amount))
+    if one.seconds is None:
+        yield "No device is named: no time is known."
+        return
+    by = f", most of it by {one.bound_by}" if one.bound_by else ""
+    yield _Labelled("bound", f"together {show(one.seconds, 's')}{by}")
+    if one.whole is not None:
+        yield _Labelled("as one", f"{show(one.whole.seconds, 's')} by {one.whole.bound_by}: the whole-model roofline")
+
+
+def _part(part: SummedPart) -> str:
+    amounts = (show(part.flops, "FLOP"), show(part.bytes, "B"), show(part.seconds, "s"))
+    known = [amount for value, amount in zip((part.flops, part.bytes, part.seconds), amounts, strict=True) if value]
+    return f"{part.calls:,} calls: {', '.join(known) or 'nothing of its own'}"
+
+
+def _over_rate(one: ExplainedSum, resource: str, amount: float) -> str:
+    """The time that all FLOP or bytes together take at one rate."""
+    computes = resource in one.work.flops
+    total = show(amount, "FLOP" if computes else "B")
+    ceiling = None if one.device is None else one.device.ceiling(resource)
+    if ceiling is None:
+        return total
+    rate = show(ceiling.rate, "FLOP/s" if computes else "B/s")
+    return f"{total} / {rate} ({ceiling.origin}) = {show(amount / ceiling.rate, 's')}"
 
 
 def _cached(cache: KvCache) -> Iterator[_Block]:
@@ -135,7 +189,7 @@ def _counted(explained: Explained) -> Iterator[_Block]:
     calculation = explained.calculation
     work = calculation.cost.work
     yield _written(calculation.call)
-    for paragraph in filter(None, calculation.formula.replace("``", "").split("\n\n")):
+    for paragraph in filter(None, calculation.formula.split("\n\n")):
         yield ""
         yield paragraph
     yield ""
