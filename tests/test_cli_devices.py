@@ -85,7 +85,7 @@ def test_the_list_as_csv_is_in_base_units_and_names_what_is_unverified() -> None
         "2020",
     )
     assert float(a100["matmul.bf16"]) == 312e12
-    assert a100["unverified"] == "special.fp32"
+    assert a100["unverified"] == "torch_memory special.fp32"
     assert by_name["geforce-256-sdr"]["vector.fp32"] == ""
     assert "facts" not in a100
     assert by_name["epyc-9654"]["unverified"].split() == ["year", "matmul.bf16", "matmul.int8", "special.fp32"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rooflens import units
 from rooflens.api.catalogue import devices
-from rooflens.devices import catalogue, files, find, times
+from rooflens.devices import catalogue, files, find, memory_seen, times
+from rooflens.devices.files import read_device
 from rooflens.devices.rules import RESOURCES
 from rooflens.errors import InvalidValue, MissingCeiling
 from rooflens.records import COMPUTE_RESOURCES, LINKS, Ceiling, Device, Fact, Work
@@ -321,6 +323,42 @@ def test_a_tpu_has_no_vector_rate_and_no_rule_makes_one() -> None:
     assert [c.resource for c in find("tpu-v3").ceilings] == ["matmul.bf16", "dram", "nvlink"]
 
 
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("tesla-t4", 14.56, 14.56 * 1.015),  # as torch has told, and as drivers differ
+        ("geforce-rtx-4090", 23.64, 23.64 * 1.015),
+        ("2x geforce-rtx-4090", 2 * 23.64, 2 * 23.64 * 1.015),
+        ("h200-sxm-141gb", 150109880320 / 2**30, 141),  # never more than as many GiB as the maker prints GB
+        ("tesla-p100-sxm2-16gb", 0.91 * 16, 16),  # by the rule: nobody has told it
+        ("tpu-v3-chip", 32, 32),
+    ],
+)
+def test_what_programs_can_have_of_a_memory(name: str, least: float, most: float) -> None:
+    seen = memory_seen(find(name))
+    assert seen is not None
+    assert [n / 2**30 for n in seen] == pytest.approx([least, most], rel=1e-9)
+
+
+def test_what_torch_has_told_of_a_memory_is_used() -> None:
+    for device in catalogue():
+        told = device.facts.get("torch_memory")
+        assert told is None or memory_seen(device) != (device.facts["memory"].value,) * 2, device.name
+
+
+def test_a_memory_that_a_caller_has_put_there_is_as_it_is_written() -> None:
+    t4 = find("t4")
+    for memory in (3_000_000, 48e9):
+        assert memory_seen(replace(t4, facts=t4.facts | {"memory": Fact(value=memory)})) == (memory, memory)
+
+
+def test_the_memory_of_a_users_device_is_as_it_is_written() -> None:
+    text = 'title = "Mine"\nvendor = "Acme"\nkind = "gpu"\n[bandwidth]\ndram = "1 TB/s"\n[facts]\nmemory = "24 GB"\n'
+    assert memory_seen(read_device(text, "mine.toml").device) == (24 * 10**9, 24 * 10**9)
+    told = text + 'torch_memory = "23 GB"\n'
+    assert memory_seen(read_device(told, "mine.toml").device) == (24 * 10**9, 24 * 10**9)
+
+
 def test_two_of_a_device() -> None:
     one, two = find("a100-sxm4-40gb"), find("2x a100-sxm4-40gb")
     assert (two.name, two.title, two.count) == ("2x a100-sxm4-40gb", "2x A100-SXM4-40GB", 2)
@@ -330,6 +368,7 @@ def test_two_of_a_device() -> None:
         "clock": 1,
         "units": 2,
         "memory": 2,
+        "torch_memory": 2,
         "l2": 2,
         "power": 2,
     }

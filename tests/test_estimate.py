@@ -226,6 +226,19 @@ def test_different_estimates_of_one_case_are_not_added_up() -> None:
     assert (first + first).total().matmul_flops == first.total().matmul_flops == 2 * 16
 
 
+def test_a_device_of_an_older_catalogue_is_the_same_with_fewer_facts() -> None:
+    card = rl.device("t4")
+    older = replace(card, facts={key: fact for key, fact in card.facts.items() if key != "torch_memory"})
+    other = replace(older, facts=older.facts | {"memory": replace(card.facts["memory"], value=1e9)})
+    sets = [rl.RecordSet((), devices={"tesla-t4": each}) for each in (card, older, other)]
+    assert (sets[0] + sets[1]).devices == (sets[1] + sets[0]).devices == {"tesla-t4": card}
+    with pytest.raises(InvalidValue, match="two devices called 'tesla-t4' with different rates"):
+        sets[0] + sets[2]
+    slower = replace(card, ceilings=card.ceilings[1:])
+    with pytest.raises(InvalidValue, match="two devices called 'tesla-t4' with different rates"):
+        sets[0] + rl.RecordSet((), devices={"tesla-t4": slower})
+
+
 ASKING: dict[str, Callable[[Any], object]] = {
     "estimate": lambda device: rl.estimate("alexnet", device=device),
     "explain": lambda device: rl.explain("mm", shapes=[(2, 3), (3, 4)], device=device),

@@ -75,7 +75,7 @@ def test_cases_that_failed_are_in_the_exit_code(own: Path, batches: str, code: i
 
 
 CALLS: dict[str, Callable[[str], Any]] = {
-    "largest batch": lambda name: rl.largest_batch(name, device="t4", reserve=15.9e9).batch,
+    "largest batch": lambda name: rl.largest_batch(name, device="t4", reserve=15.5e9).batch,
     "measure": lambda name: rl.measure(name, device="cpu", budget=0.1).cases[0].batch,
 }
 

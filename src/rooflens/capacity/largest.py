@@ -9,7 +9,7 @@ from functools import partial
 
 from rooflens.capacity.search import CAP, largest
 from rooflens.capacity.step_sizes import Size, StepSizes
-from rooflens.devices import catalogue
+from rooflens.devices import catalogue, memory_seen
 from rooflens.devices.reserves import Reserve, needed, one_of, reserves
 from rooflens.errors import InvalidValue
 from rooflens.machine import find_all, listed
@@ -165,8 +165,8 @@ def _unsearched(
     """What is known of a device before any size but one was traced."""
     one = target.one
     lacking = sizes.lacking(one)
-    memory, case = one.facts.get("memory"), sizes.case(None, one)
-    reason = "memory unknown" if memory is None else ""
+    seen, case = memory_seen(one), sizes.case(None, one)
+    reason = "memory unknown" if seen is None else ""
     return Fit(
         name=target.name,
         of=of,
@@ -174,7 +174,7 @@ def _unsearched(
         count=target.count,
         positions=positions,
         case=case,
-        memory=None if memory is None else int(memory.value),
+        memory=None if seen is None else seen[0],
         reserves=reserves(one, case.mode) if free is None else free,
         reason=reason if lacking is None else f"no rate for {lacking}",
     )

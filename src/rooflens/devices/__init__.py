@@ -20,5 +20,5 @@ from rooflens.devices.names import (
     usual_devices,
     which_of,
 )
-from rooflens.devices.rules import times
+from rooflens.devices.rules import memory_seen, times
 from rooflens.devices.writing import device_text

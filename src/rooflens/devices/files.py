@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from rooflens.devices.rules import SourcedValue, ceilings
+from rooflens.devices.rules import SourcedValue, ceilings, torch_memory
 from rooflens.errors import DeviceFileError, InvalidValue, UnitError
 from rooflens.opening import parsed_toml, read_text
 from rooflens.records import LEVELS, LINKS, PRECISIONS, UNITS, CeilingOrigin, Device, Fact, Silicon
@@ -32,6 +32,7 @@ FACTS: Mapping[str, str | None] = {
     "units": None,
     "clock": "Hz",
     "memory": "B",
+    "torch_memory": "B",
     "l2": "B",
     "power": "W",
     # what a calibration measures besides ceilings
@@ -160,6 +161,9 @@ class _DeviceTable:
             key: Fact(value=given.value, origin=given.origin, reference=given.reference, verified=given.verified)
             for key, given in self._values("facts")
         }
+        by_rule = torch_memory(kind, facts)
+        if by_rule is not None:
+            facts.setdefault("torch_memory", by_rule)
         try:
             stated = ceilings(rates, vendor=text["vendor"], kind=kind, facts=facts)
         except InvalidValue as error:  # one that follows by a rule

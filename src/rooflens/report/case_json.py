@@ -33,7 +33,7 @@ from rooflens.results.quantities import (
     throughput,
 )
 
-_ROOM = ("memory", "needed", "reserved", "excess", "largest")
+_ROOM = ("memory", "needed", "reserved", "borderline", "excess", "largest")
 FORMAT = 1
 """Version of the shape; it rises when a promised key changes its name or meaning."""
 

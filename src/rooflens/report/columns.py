@@ -361,7 +361,11 @@ def device_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
 
 
 def misfits(evidence: Iterable[Evidence]) -> Iterator[str]:
-    """Steps that do not fit into the memory of their device, the first ones by name: by how much, and the remedy."""
+    """Steps that do not fit into the memory of their device, the first ones by name: by how much, and the remedy.
+
+    Then those of which nobody knows whether they do.
+    """
+    evidence = list(evidence)
     too_large = [(item.case, item.room) for item in evidence if item.room is not None and item.room.fits is False]
     for case, room in too_large[:_NAMED]:
         remedy = ""
@@ -376,3 +380,9 @@ def misfits(evidence: Iterable[Evidence]) -> Iterator[str]:
     if len(too_large) > _NAMED:
         more = len(too_large) - _NAMED
         yield f"{more} more step{'s do' if more > 1 else ' does'} not fit into the memory of the device"
+    edge = [(item.case, item.room) for item in evidence if item.room is not None and item.room.borderline]
+    for case, room in edge[:_NAMED]:
+        yield (
+            f"{case.label()} is at the borderline: it needs {show(room.needed, 'B')}, and the device has"
+            f" {show(room.memory, 'B')} at least; how much more depends on its driver"
+        )

@@ -133,7 +133,7 @@ def largest_batches(fits: Fits) -> tuple[Table, Table]:
 
 
 def _memory_unverified(fit: Fit) -> bool:
-    fact = fit.device.facts.get("memory")
+    fact = fit.device.facts.get("torch_memory", fit.device.facts.get("memory"))
     return fact is not None and not fact.verified
 
 

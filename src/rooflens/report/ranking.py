@@ -53,6 +53,8 @@ def _price(row: RankedDevice) -> Entry:
 
 
 def _fitting(row: RankedDevice) -> Entry:
+    if row.room is not None and row.room.borderline:
+        return Entry(None, label="borderline")
     if row.fits is not False or row.room is None:
         return Entry(row.fits, label=None if row.fits is None else "yes")
     largest = row.room.largest

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from rooflens.devices import memory_seen
 from rooflens.devices.reserves import needed, one_of, reserves
 from rooflens.predict import KnownTimes, way_of
 from rooflens.records import (
@@ -73,7 +74,8 @@ class Room:
         memory: bytes of the device, or of several together.
         needed: bytes at the peak and what must stay free beside them.
         reserved: what must stay free.
-        fits: None where several devices share the work in a way that is not known.
+        fits: None where that is not known: at the borderline, or of several devices that share the work.
+        borderline: whether it fits depends on what the device's driver takes.
         excess: bytes that the device lacks, None where the step may fit.
         largest: about the largest batch that fits, by the bytes that grow with the batch; None where that is not known.
     """
@@ -82,6 +84,7 @@ class Room:
     needed: int
     reserved: int
     fits: bool | None
+    borderline: bool = False
     excess: int | None
     largest: int | None
 
@@ -159,18 +162,21 @@ class Evidence:
     def room(self) -> Room | None:
         """Whether the estimated step fits into its device's memory; None where one of the two is not known."""
         held = None if self.work is None or "estimate" not in self.work.sources else self.work.memory
-        if held is None or held.peak is None or self.device is None or "memory" not in self.device.facts:
+        if held is None or held.peak is None or self.device is None:
             return None
         one, count = one_of(self.device)
-        memory = int(one.facts["memory"].value)
+        seen = memory_seen(one)
+        if seen is None:
+            return None
+        memory, most = seen
         free = reserves(one, self.case.mode)
         bytes_needed = needed(held, memory, free)
         # What ran did fit. Of several devices each holds less than all of it, and nobody knows how much less.
-        fits = False if bytes_needed > count * memory else None
+        fits = False if bytes_needed > count * most else None
         if bytes_needed <= memory or self.time is not None:
             fits = True
         largest = None
-        if fits is False and count == 1 and self.case.batch is not None:
+        if fits is not True and count == 1 and self.case.batch is not None:
             growing = sum(held.causes[cause] or 0 for cause in WITH_THE_BATCH)
             # Of a workspace, the most is that of a convolution, which grows with the batch.
             nothing = dict.fromkeys(WITH_THE_BATCH, 0) | {"workspace": 0}
@@ -181,6 +187,7 @@ class Evidence:
             needed=bytes_needed,
             reserved=sum(reserve.amount(held, memory) for reserve in free),
             fits=fits,
+            borderline=fits is None and count == 1,
             excess=bytes_needed - count * memory if fits is False else None,
             largest=largest,
         )

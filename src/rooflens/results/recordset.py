@@ -170,11 +170,13 @@ class RecordSet(Displayed):
         records: list[Record] = []
         for each in every:
             for name, device in each.devices.items():
-                if devices.setdefault(name, device) != device:
+                joined = _joined(devices.get(name, device), device)
+                if joined is None:
                     raise InvalidValue(
                         f"the sets hold two devices called {name!r} with different rates (measured twice, or from two"
                         " files); look at them one by one, or measure both with one device file (roof=)"
                     )
+                devices[name] = joined
             own = grouped_by((r for r in each.summed if r.source == "estimate"), lambda r: r.case)
             for case in own.keys() & estimates.keys():
                 if not holder[case]._estimates_alike(case, estimates[case], each, own[case]):
@@ -393,6 +395,14 @@ class RecordSet(Displayed):
                 f" {len(sources)} sources ({', '.join(sources)}); narrow it with where(...)"
             )
         return cases[0]
+
+
+def _joined(one: Device, other: Device) -> Device | None:
+    """A device with the facts of both: a later version of the catalogue knows more of it. None where they disagree."""
+    facts = one.facts | other.facts
+    both = replace(one, facts=facts)
+    disagree = any(other.facts.get(key, fact) != fact for key, fact in one.facts.items())
+    return None if disagree or both != replace(other, facts=facts) else both
 
 
 def _alike(one: Iterable[Record], other: Iterable[Record]) -> bool:

@@ -67,6 +67,8 @@ class _Held:
 
 
 def _fits(room: Room | None) -> Entry:
+    if room is not None and room.borderline:
+        return Entry(None, label="borderline")
     fits = None if room is None else room.fits
     return Entry(fits, label=None if fits is None else "yes" if fits else "no")
 
