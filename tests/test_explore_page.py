@@ -99,7 +99,7 @@ def test_every_part_follows_a_choice(page: Page) -> None:
     assert column(page, "measured") == ["17.01 ms", "4.253 ms"]
     ranked = page.locator("#ranking li").all_inner_texts()
     assert [text.split("\n")[0] for text in ranked] == ["on a100-sxm4-40gb", "on tesla-t4"]
-    assert page.locator("#memory li .n").all_inner_texts() == ["56.00 MB of 15.63 GB", "56.00 MB of 42.38 GB"]
+    assert page.locator("#memory li .n").all_inner_texts() == ["56.00 MB of 15.63 GB", "56.00 MB of 42.41 GB"]
     assert "with 4 marks" in (page.locator("#roofline svg[role]").get_attribute("aria-label") or "")
     tick(page, "Source", "measured")
     assert "with 2 marks" in (page.locator("#roofline svg[role]").get_attribute("aria-label") or "")
