@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import click
@@ -14,7 +16,10 @@ from rooflens.cli.completion import DeviceName, ModelName, torchvision_names
 from rooflens.cli.main import COMMANDS, cli
 from rooflens.errors import InvalidValue
 from rooflens.models import torchvision
+from rooflens.records import Case
 from rooflens.runs.dtype_names import dtype_named
+from rooflens.study import Cell, Status
+from rooflens.study.cell_runs import CellNews
 
 
 def said(*words: str) -> str:
@@ -124,6 +129,22 @@ def test_a_quiet_command_prints_results_alone(tmp_path: Path) -> None:
     assert "wrote" in loud.stderr
     assert quiet.stderr == ""
     assert quiet.stdout == loud.stdout
+
+
+@pytest.mark.parametrize("words", [[], ["--quiet"]])
+def test_cells_of_a_quiet_study_end_without_a_word(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, progress: Callable[[CellNews], None], **__: object) -> Status:
+        cell = Cell(case=Case(model="net"), source="estimate")
+        news = CellNews(cell=cell, what="done", share=1.0, text="", seconds=2.0)
+        thread = Thread(target=progress, args=(news,))  # which knows nothing of the command line
+        thread.start()
+        thread.join()
+        return Status(states={})
+
+    monkeypatch.setattr(rl, "run_study", run)
+    done = CliRunner().invoke(cli, ["study", "resume", "out", *words])
+    assert done.exit_code == 0
+    assert ("done" in done.stderr) == (not words)
 
 
 def test_a_page_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

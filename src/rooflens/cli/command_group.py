@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 import click
@@ -15,6 +15,12 @@ def say(text: str) -> None:
     """Print what happens on stderr, unless the user wants to hear nothing of it."""
     if not is_quiet():
         click.echo(text, err=True)
+
+
+def sayer() -> Callable[[str], None]:
+    """Return :func:`say` for other threads, which do not know the command that began them."""
+    quiet = is_quiet()
+    return lambda text: None if quiet else click.echo(text, err=True)
 
 
 def is_quiet() -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import rooflens as rl
-from rooflens.cli.command_group import is_quiet, say
+from rooflens.cli.command_group import is_quiet, say, sayer
 from rooflens.cli.completion import ModelName
 from rooflens.cli.parameter_types import DtypeList, IntList, NamedSize, OneOf, OutputPath, WordList
 from rooflens.progress import WAITING
@@ -330,14 +330,14 @@ def progress_bar() -> Iterator[Callable[[float, str], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    quiet = is_quiet()
-    hidden = quiet or not console.is_terminal
+    tell_line = sayer()
+    hidden = is_quiet() or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar, redirect_stdout(sys.stderr):
         task = bar.add_task("building", total=1.0)
 
         def tell(share: float, what: str) -> None:
             if hidden and what.startswith(WAITING):
-                say(what)
+                tell_line(what)
             bar.update(task, completed=share, description=escape(what))
 
         yield tell

@@ -12,7 +12,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
-from rooflens.cli.command_group import CommandGroup, say
+from rooflens.cli.command_group import CommandGroup, is_quiet, say, sayer
 from rooflens.cli.options import FAILED, all_of, examples, open_option, open_page, progress_bar
 from rooflens.cli.parameter_types import OneOf
 from rooflens.progress import WAITING
@@ -171,7 +171,7 @@ def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Pa
     wanted = out or (() if figures or tables else (Path("report.html"),))
     rl.study_report(folder, wanted, figures=figures, tables=tables)
     for path in (*wanted, figures, tables):
-        if path is not None:
+        if path is not None and not is_quiet():
             click.echo(path)
     if shown_at_once:
         open_page(wanted)
@@ -204,6 +204,7 @@ class _Display:
 
     def __init__(self, bar: Callable[[float, str], None], *, lines: bool) -> None:
         self._bar, self._lines = bar, lines
+        self._say = sayer()  # cells end in threads
         self._total, self._failed = 0, 0
         self._over: set[str] = set()
         self._shares: dict[str, float] = {}
@@ -217,22 +218,22 @@ class _Display:
         self._total = len(folder.cells)
         self._over = {cell.key for cell in folder.cells if folder.has(cell) is not None}
         if change is not None:
-            say(change_text(change))
+            self._say(change_text(change))
         for line in too_few_models(folder.study, folder.cells):
-            say(line)
+            self._say(line)
 
     def __call__(self, step: CellNews) -> None:
         key = step.cell.key
         if step.what == "running":
             self._shares[key] = step.share
             if self._lines and step.text.startswith(WAITING):
-                say(step.text)
+                self._say(step.text)
         else:
             self._shares.pop(key, None)
             self._over |= {key} if step.what in ("done", "skipped", "failed") else set()
             self._failed += step.what == "failed"
             if self._lines and step.seconds is not None:
-                say(self._line(step))
+                self._say(self._line(step))
         share = (len(self._over) + sum(self._shares.values())) / max(1, self._total)
         failed = f", {self._failed} failed" if self._failed else ""
         self._bar(share, f"{len(self._over)} of {self._total}{failed}: {step.cell.label()}")
@@ -241,7 +242,7 @@ class _Display:
         """Show progress of a study that runs in jobs of a cluster."""
         text = progress_text(status, jobs)
         if self._lines and text != self._last:
-            say(text)
+            self._say(text)
         self._last = text
         self._bar(status.count("done") / max(1, self._total), text)
 
