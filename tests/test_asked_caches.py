@@ -226,3 +226,23 @@ def test_families_without_such_a_cache_are_refused(named: Callable[..., str]) ->
         rl.estimate(named(**mamba), seq_len=20, mode="decode", kv_cache="static")
     with pytest.raises(InvalidValue, match="which mode 'inference'"):
         rl.estimate(torch.nn.Linear(1, 1), inputs=torch.ones(1, 1), kv_dtype="int8")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"kv_dtype": "fp8", "weights": "fp8"},
+        {"kv_dtype": "int8"},
+        {"kv_dtype": "int4", "weights": "int4"},
+        {"weights": "nf4"},
+    ],
+)
+def test_widening_takes_no_time_beside_what_reads_the_codes(tmp_path: Path, asked: dict[str, str]) -> None:
+    path = tmp_path / "config.json"
+    sizes = {"hidden_size": 128, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 128}
+    path.write_text(json.dumps({"model_type": "llama", "vocab_size": 128, **sizes}))
+    found = rl.estimate(f"hf:{path}", batch=4, seq_len=3000, mode="decode", dtype="bf16", device="h200-sxm", **asked)
+    total = found.total()
+    assert total.bound_by == "dram"
+    assert total.whole_bound is not None
+    assert total.seconds == pytest.approx(total.whole_bound.seconds, rel=1e-9)  # every operation waits for memory alone

@@ -44,6 +44,8 @@ def test_codes_are_read_as_they_are_stored(before: bool) -> None:
     assert written == READ + codes + scales + WRITTEN + copies
     causes = {r.floor.cause for r in found if r.floor is not None}
     assert causes == {"dequantisation"}
+    arithmetic = {name for r in found if r.scope == "op" and r.needed is not None for name in r.needed.flops}
+    assert arithmetic == {"matmul.bf16"}  # the product dequantises as it reads, and scales as it writes
     work = found.total().work
     assert work is not None
     assert work.flops == {

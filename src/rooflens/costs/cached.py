@@ -167,8 +167,8 @@ class _Flow:
         moved = sum(self._fetch(part) + part.new * _element(access) for access, part in scales)
         for access in operation.writes:
             self._held[access.block] = codes
-        formula = f"The scales of a cache are read, {int(moved):,} B; its codes are read by what computes with them."
-        return Need(bytes=int(moved), cause="expansion", formula=formula)
+        formula = f"The scales of a cache are read, {int(moved):,} B; its codes are read and widened by what uses them."
+        return Need(flops={}, bytes=int(moved), cause="expansion", formula=formula)
 
     def _projecting(self, index: int, operation: Operation, sources: Sequence[_Source], moved: float) -> Need | None:
         """A product of cached latents with a weight: nothing but the weight moves until its result is used."""
@@ -226,7 +226,7 @@ class _Flow:
         if not held.cached:
             return _BESIDE_PRODUCTS
         formula = f"Values of the cache are computed where they are used; as a new state {int(moved):,} B of them move."
-        return Need(bytes=int(moved), cause="cache copies", formula=formula)
+        return Need(flops={}, bytes=int(moved), cause="cache copies", formula=formula)
 
     def _reading(self, sources: Sequence[_Source], moved: float) -> Need:
         """The valid part of the cache, as far as nothing has read it in this step, in place of copies of it."""

@@ -3,7 +3,7 @@
 Modules of torchao and transformers write a weight out in the type of the activations and multiply then, or scale the
 product's result in passes of their own. A kernel for the format does both as it reads the codes. So what is computed
 from stored codes alone moves nothing of its own, a product that reads it reads the codes and scales instead, and what
-scales the result of such a product reads the scales alone. The FLOP of all of them stay.
+scales the result of such a product reads the scales alone. None of them takes time beside the product.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Flow:
             if access.block not in self.results:
                 moved += access.nbytes if source is None else sum(source.values())
         formula = f"The product before it can scale its result as it writes it: scales are read, {moved:,} B."
-        return Need(bytes=moved, cause="dequantisation", formula=formula)
+        return Need(flops={}, bytes=moved, cause="dequantisation", formula=formula)
 
     def _keep(self, index: int, operation: Operation, holds: _Holds, sources: Sequence[Stored | None]) -> None:
         """Remember what an operation writes."""
@@ -148,12 +148,14 @@ class _Flow:
 
 
 _BESIDE = Need(
+    flops={},
     bytes=0,
     cause="dequantisation",
     formula="What makes the activations, or the product that reads them, can do this: nothing moves for it alone.",
 )
 _READ = "The product reads the activations before they become codes: {:,} B more than codes have."
 _WHERE_USED = Need(
+    flops={},
     bytes=0,
     cause="dequantisation",
     formula="The product that follows can compute this as it reads the codes: nothing moves for it alone.",
