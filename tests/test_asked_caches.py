@@ -237,7 +237,7 @@ def test_families_without_such_a_cache_are_refused(named: Callable[..., str]) ->
         {"weights": "nf4"},
     ],
 )
-def test_widening_takes_no_time_beside_what_reads_the_codes(tmp_path: Path, asked: dict[str, str]) -> None:
+def test_widening_takes_no_time_beside_what_reads_the_codes(tmp_path: Path, asked: dict[str, Any]) -> None:
     path = tmp_path / "config.json"
     sizes = {"hidden_size": 128, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 128}
     path.write_text(json.dumps({"model_type": "llama", "vocab_size": 128, **sizes}))

@@ -231,6 +231,10 @@ def test_an_answer_beyond_the_positions_of_the_model_is_told(tmp_path: Path) -> 
     told = "the answer ends at 13 tokens, and the configuration of the model names 12 positions"
     assert told in rl.estimate(model, prompt_len=10, output_len=4).notes
     assert told.replace("13", "12") not in rl.estimate(model, prompt_len=10, output_len=3).notes
+    told = told.replace("the answer ends at", "a sequence has")
+    assert told in rl.estimate(model, mode="decode", seq_len=12).notes  # and the new one
+    assert told in rl.estimate(model, mode="train", seq_len=13, optimizer="none").notes
+    assert not any("positions" in note for note in rl.estimate(model, mode="prefill", seq_len=12).notes)
 
 
 def test_answers_in_tokens_energy_and_money(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,13 +43,14 @@ def tracer(asked: Estimable) -> Tracer:
 class TracedRun:
     """Makes the records of a run on any device; it is traced once, when that is asked for the first time."""
 
-    def __init__(self, run: Run, trace: Tracer, summing: bool = False) -> None:
+    def __init__(self, run: Run, trace: Tracer, summing: bool = False, notes: tuple[str, ...] = ()) -> None:
         """Note what to trace.
 
         Args:
             summing: only sums are asked for.
+            notes: on the run.
         """
-        self._run, self._tracer, self._summing = run, trace, summing
+        self._run, self._tracer, self._summing, self._notes = run, trace, summing, notes
 
     def __call__(self, device: Device | None) -> list[Record]:
         """Return the records of a device.
@@ -64,7 +66,7 @@ class TracedRun:
         trace, operations = self._traced
         each = None if self._run.options.weights is not None else source.of_each_layer(trace, operations)
         if each is None:
-            return TracedRun(self._run, self._tracer)(device)
+            return TracedRun(self._run, self._tracer, notes=self._notes)(device)
         case = self._run.case(device.name if device else None)
         return list(source.records(trace, each, case, device, causal=self._run.options.causal))
 
@@ -85,9 +87,12 @@ class TracedRun:
     @cached_property
     def _traced(self) -> tuple[Trace, tuple[source.Repeated, ...]]:
         # Without the word where it says nothing: a search keeps traces by what they were asked with.
-        done = self._tracer(self._run, summing=True) if self._summing else self._tracer(self._run)
+        done = self._told(self._tracer(self._run, summing=True) if self._summing else self._tracer(self._run))
         operations = source.repeated(done, self._run.options.fusion)
         if not done.neighbours or source.is_summed(done, operations):
             return done, operations
-        done = self._tracer(self._run)
+        done = self._told(self._tracer(self._run))
         return done, source.repeated(done, self._run.options.fusion)
+
+    def _told(self, done: Trace) -> Trace:
+        return replace(done, notes=(*done.notes, *self._notes)) if self._notes else done

@@ -52,14 +52,16 @@ def counted_run(
     if run.mode in ANSWERING and tokens is not None:
         (steps, off), causal = answer_steps(run, trace, devices, tokens), run.options.causal
         end = tokens + (run.options.output_len or 1) - 1
-        notes = (*_notes(steps, off), *_beyond(end, positions))
+        notes = (*_notes(steps, off), *_beyond("the answer ends at", end, positions))
 
         def of_answer(device: Device | None) -> Iterable[Record]:
             case = run.case(device.name if device else None)
             return answer_records(steps, case, device, causal=causal, notes=notes)
 
         return of_answer
-    return TracedRun(run, trace, summing).begun()
+    length = run.options.seq_len
+    beyond = [] if length is None else _beyond("a sequence has", length + (run.mode == "decode"), positions)
+    return TracedRun(run, trace, summing, tuple(beyond)).begun()
 
 
 def ends_of(run: Run, tokens: int | None) -> tuple[Run, ...]:
@@ -86,9 +88,9 @@ def _notes(steps: Sequence[AnswerStep], off: float | None) -> Iterator[str]:
         )
 
 
-def _beyond(end: int, positions: int | None) -> Iterator[str]:
-    if positions is not None and end > positions:
-        yield f"the answer ends at {end:,} tokens, and the configuration of the model names {positions:,} positions"
+def _beyond(what: str, tokens: int, positions: int | None) -> Iterator[str]:
+    if positions is not None and tokens > positions:
+        yield f"{what} {tokens:,} tokens, and the configuration of the model names {positions:,} positions"
 
 
 def answer_steps(
