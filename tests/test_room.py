@@ -185,7 +185,9 @@ def test_comparisons_and_charts_say_so_too() -> None:
     rows = json.loads(rl.table(rl.compare(records, question="throughput"), format="json"))[0]["rows"]
     assert {row["device"]: row["too_large"] for row in rows} == {"toy": "32", "large": None}
     notes = rl.chart("throughput", records).chart.notes
-    assert [note for note in notes if "fit" in note] == ["net on toy: batch 32 does not fit into the device's memory"]
+    assert [note for note in notes if "fit" in note] == [
+        "net on toy: batch 32 does not fit into the device's memory (crossed out)"
+    ]
     assert any(
         "net batch 32 fp32 train on toy does not fit: " in note for note in rl.chart("latency", records).chart.notes
     )

@@ -379,7 +379,7 @@ def misfits(evidence: Iterable[Evidence]) -> Iterator[str]:
         )
     if len(too_large) > _NAMED:
         more = len(too_large) - _NAMED
-        yield f"{more} more step{'s do' if more > 1 else ' does'} not fit into the memory of the device"
+        yield f"{more} more {'steps do not fit into the memory of their devices' if more > 1 else 'step does not fit'}"
     edge = [(item.case, item.room) for item in evidence if item.room is not None and item.room.borderline]
     for case, room in edge[:_NAMED]:
         yield (

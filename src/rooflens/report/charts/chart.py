@@ -16,6 +16,7 @@ class Dot:
         bar: the ends of its error bar.
         label: a name beside it; marks of one name share it.
         size: of its symbol, as a multiple of the usual one.
+        crossed: what it stands for cannot run: it does not fit into the memory.
     """
 
     x: float
@@ -24,6 +25,7 @@ class Dot:
     bar: tuple[XY, XY] | None = None
     label: str = ""
     size: float = 1.0
+    crossed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

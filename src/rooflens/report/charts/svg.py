@@ -135,6 +135,9 @@ def _plot(chart: Plot) -> Iterator[str]:
             else:
                 where = f'transform="translate({x:.1f} {y:.1f}) scale({dot.size:.3g})"'
             marks += f'<use href="#{series.shape}" {where} class="d"{_tip(dot.tip)}/>'
+            if dot.crossed:
+                cross = f"M{x - 5:.1f},{y - 5:.1f}l10,10m0,-10l-10,10"
+                marks += f'<path d="{cross}" stroke="currentColor" stroke-width="1.4" fill="none"/>'
         if series.path:
             line = f'<path d="{_corners(map(at, series.path))}" class="l" {_dashed(series)}{_tip(series.tip)}/>'
         yield f'<g class="c" {_ink(series.colour)}>{line}{marks}</g>'

@@ -147,6 +147,10 @@ def _series(plane: Axes, series: Series) -> None:
             plane.plot(
                 *zip(*dot.bar, strict=True), color=series.colour, linewidth=2.5, alpha=0.35, solid_capstyle="butt"
             )
+    crossed = [dot for dot in series.dots if dot.crossed]
+    if crossed:
+        places = [dot.x for dot in crossed], [dot.y for dot in crossed]
+        plane.scatter(*places, s=36, marker="x", color=INK, linewidth=1.1, zorder=4)
     if series.dots:
         x, y = [dot.x for dot in series.dots], [dot.y for dot in series.dots]
         plane.scatter(

@@ -56,7 +56,16 @@ def against(known: Sequence[TimedCase], x: Compared, order: Sequence[str] = ()) 
         return None
     time = TIME_NAMES[known[0].time].removeprefix("the ")
     dots = [
-        (c.case, Dot(a, b, (f"{title}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}"), _band(c, a)))
+        (
+            c.case,
+            Dot(
+                a,
+                b,
+                (f"{title}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}"),
+                _band(c, a),
+                crossed=c.evidence.room is not None and c.evidence.room.fits is False,
+            ),
+        )
         for c, a, b in placed
     ]
     return Plot(

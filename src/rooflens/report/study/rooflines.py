@@ -104,4 +104,6 @@ def _dot(drawn: DrawnMark, devices: int) -> Dot:
     """A mark as large as in a file; of several devices the lines are named, and marks under the pointer."""
     mark = drawn.mark
     label = "" if devices > 1 else mark.label
-    return Dot(mark.x, mark.y, (mark.label, *mark.hover), label=label, size=drawn.diameter / _USUAL)
+    return Dot(
+        mark.x, mark.y, (mark.label, *mark.hover), label=label, size=drawn.diameter / _USUAL, crossed=mark.too_large
+    )

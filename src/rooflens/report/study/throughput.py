@@ -82,7 +82,8 @@ def _line(sweep: Sweep, looks: CaseLooks, name: str, label: str, scale: int, tol
         low, high = bands.get(batch, (None, None))
         bar = None if low is None or high is None else ((batch, low * scale), (batch, high * scale))
         tip = (name, f"batch {batch}: {units.show(rate * scale)} {label}", *_said(sweep, batch))
-        dots.append(looks.dot(sweep.case, Dot(batch, rate * scale, tip, bar)))
+        mark = Dot(batch, rate * scale, tip, bar, crossed=batch in sweep.too_large)
+        dots.append(looks.dot(sweep.case, mark))
     if at_bound and sweep.case in told:
         dots = [replace(dot, label="") for dot in dots]
     return replace(
@@ -114,7 +115,7 @@ def _too_large(shown: Sequence[Sweep], named: Callable[[Case], str]) -> Iterator
     too_large = list({sweep.case: sweep for sweep in shown if sweep.too_large}.values())
     for sweep in too_large[:_MOST_NAMED]:
         batches = ", ".join(map(str, sweep.too_large))
-        yield f"{named(sweep.case)}: batch {batches} does not fit into the device's memory"
+        yield f"{named(sweep.case)}: batch {batches} does not fit into the device's memory (crossed out)"
     if len(too_large) > _MOST_NAMED:
         yield f"{len(too_large) - _MOST_NAMED} more lines have batches that do not fit; the table names them"
 
