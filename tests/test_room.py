@@ -154,7 +154,7 @@ def test_of_many_steps_the_first_are_named() -> None:
     records = RecordSet([r for case in cases for r in estimated(case)], devices={"toy": machine()})
     text = rl.table(records, width=400)
     assert text.count("does not fit:") == 3
-    assert "2 more steps do not fit into the memory of the device" in text
+    assert "2 more steps do not fit into the memory of their devices" in text
 
 
 def test_an_estimate_on_a_small_card() -> None:
