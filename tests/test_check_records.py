@@ -14,6 +14,8 @@ from rooflens.checks import CHECKS, examine
 from rooflens.checks.context import Context
 from rooflens.devices import find
 from rooflens.records import Case, CeilingOrigin, Memory, Record, Source, Timing, Traffic, Work
+from rooflens.report.findings import findings_text
+from rooflens.report.kernel_names import with_short_names
 from rooflens.reported import ReportedFigure, read_figures, recorded
 from rooflens.results import RecordSet
 
@@ -268,3 +270,30 @@ def test_a_stated_bandwidth_of_a_device_whose_own_is_unknown_is_left_alone() -> 
     toy = device(dram=None)
     stated = ReportedFigure(quantity="bandwidth", value=1e12, device=toy.name)
     assert examine([stated], devices={toy.name: toy}).codes == ()
+
+
+def test_findings_name_kernels_shortly_and_files_have_all_of_a_name() -> None:
+    arguments = "at::Functor<(int)4, float(*)(long)>, " * 90
+    long = f"void at::native::<unnamed>::distribution_kernel<float, {arguments}4>"
+    mangled = f"_ZN7cutlass6Kernel{'I16gemm_f16_128x128' * 20}EvNT_6ParamsE"  # as a tool without demangling writes it
+    found = examine(records=RecordSet([GOOD, kernel(long, fp32=1e6, dram=1e6, l2=4e6), lacking(mangled)], devices={}))
+    shown = findings_text(found, "table", width=80)
+    assert "at::" not in shown
+    assert "distribution_kernel<...>" in shown
+    assert "ZN7cutlass" in shown
+    assert len(shown.splitlines()) < 40
+    whole = findings_text(found, "json") + findings_text(found, "csv")
+    assert whole.count(long) == whole.count(mangled) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resnet18 b=4 (estimate): 1.0 GB (weights and all of the inputs) is < 2.0 GB and > 0.5 GB",
+        "/data/figures of (a long folder name)/table.csv:7",
+        "gemm<float, 4>(int)",
+        "half a name<float, ",
+    ],
+)
+def test_other_text_of_findings_stays(text: str) -> None:
+    assert with_short_names(text) == text

@@ -30,6 +30,7 @@ from rooflens.errors import InvalidValue
 from rooflens.records import Case
 from rooflens.report.advice import advice_table
 from rooflens.report.columns import CASE, PHASE, ROOM, case_columns, p_entry, whole
+from rooflens.report.kernel_names import with_short_names
 from rooflens.report.ranking import ranking_for_files, ranking_tables
 from rooflens.report.series import asked_table, correlation_table, exponent_table, phases_table, sweep_table
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, at, build
@@ -65,7 +66,7 @@ def comparison_tables(compared: object, *, for_files: bool = False) -> list[Tabl
 def _with_doubts(tables: Sequence[Table], compared: Doubtful) -> list[Table]:
     """Return the tables, the first with the doubts that its notes do not hold yet."""
     first, *others = tables
-    new = (f"doubtful: {doubt}" for doubt in compared.doubts if doubt not in first.notes)
+    new = (f"doubtful: {with_short_names(doubt)}" for doubt in compared.doubts if doubt not in first.notes)
     return [replace(first, notes=(*first.notes, *new)), *others]
 
 

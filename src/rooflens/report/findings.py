@@ -7,15 +7,21 @@ from dataclasses import asdict
 from typing import Any
 
 from rooflens.checks import Findings
+from rooflens.report.kernel_names import with_short_names
 from rooflens.report.render import Format, render
-from rooflens.report.table import Column, Table, build
+from rooflens.report.table import Column, Entry, Table, build
 from rooflens.report.text_formats import as_json
+
+
+def _short(text: str) -> Entry:
+    return Entry(text, label=with_short_names(text))
+
 
 COLUMNS = (
     Column("severity", "severity", align="left"),
     Column("code", "code", align="left"),
-    Column("subject", "subject", align="left"),
-    Column("message", "finding", align="left"),
+    Column("subject", "subject", read=lambda each: _short(each.subject), align="left"),
+    Column("message", "finding", read=lambda each: _short(each.message), align="left"),
     Column("evidence", "evidence", align="left", show="files", read=lambda each: json.dumps(dict(each.evidence))),
     Column("remedy", "remedy", align="left", show="files"),
 )

@@ -14,6 +14,7 @@ from rooflens.compare.doubts import listed
 from rooflens.compare.throughput import KNEE, ORIGINS
 from rooflens.compare.timed_cases import quantity_of
 from rooflens.compare.uncertainty import LEVEL
+from rooflens.report.kernel_names import with_short_names
 from rooflens.report.study.agreement import pairs
 from rooflens.report.study.cases import count, spread
 from rooflens.report.study.content import Section, Sentences
@@ -199,7 +200,8 @@ def _doubts(view: StudyView) -> Iterator[str]:
     if counted:
         numbers = ", ".join(count(counted[each], each) for each in reversed(SEVERITIES) if counted[each])
         gravest = view.findings[0]
-        yield f"The checks doubt some numbers ({numbers}), first of all {gravest.subject}: {gravest.message}"
+        first = with_short_names(f"{gravest.subject}: {gravest.message}")
+        yield f"The checks doubt some numbers ({numbers}), first of all {first}"
 
 
 _SENTENCES: tuple[Callable[[StudyView], Iterator[str]], ...] = (
