@@ -55,7 +55,10 @@ def test_what_a_sum_of_times_does_not_tell_is_a_note(path: Path) -> None:
     overlapping = {**TRAINING, KERNEL: [kernel(2_000, 5_000, 11, 1), kernel(4_000, 6_000, 12, 3, stream=13)]}
     notes = rl.read(database(path, overlapping)).notes
     # The copy took 1 us, the kernels 3 us and 2 us, of which they shared 1 us.
-    assert notes[0] == "busy time 5.000 us, sum of times 6.000 us: 3 kernels, copies and fills on streams 7, 13"
+    assert (
+        notes[0]
+        == "busy time 5.000 us, sum of times 6.000 us: 3 kernels, copies and fills on streams 7, 13, taken as one step"
+    )
     assert "1 NVTX ranges have no end and are left out" in notes
 
 

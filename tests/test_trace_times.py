@@ -13,7 +13,7 @@ from tests.nsys_samples import call, pushed
 
 import rooflens as rl
 from rooflens.compare import KernelComparison
-from rooflens.errors import FileError
+from rooflens.errors import FileError, InvalidValue
 from rooflens.records import Record, Work
 from rooflens.results import RecordSet, join
 from rooflens.sources.profile.device_time import busy
@@ -61,7 +61,10 @@ def test_busy_time_and_the_sum_of_times_are_two_numbers(tmp_path: Path) -> None:
     records = read(tmp_path, kernel("gemm", 0, 100), kernel("gemm", 0, 100, stream=8))
     assert measured(records)[:2] == pytest.approx((100 * US, 200 * US))
     (note,) = [note for note in records.notes if "busy" in note]
-    assert note == "busy time 100.0 us, sum of times 200.0 us: 2 kernels, copies and fills on streams 7, 8"
+    assert (
+        note
+        == "busy time 100.0 us, sum of times 200.0 us: 2 kernels, copies and fills on streams 7, 8, taken as one step"
+    )
     assert records.total().measured_seconds == pytest.approx(200 * US), "a total of kernels is the sum of their times"
     assert sum(group.total.measured_seconds or 0 for group in records.by("op")) == pytest.approx(200 * US)
 
@@ -149,7 +152,7 @@ def test_a_comparison_repeats_that_times_cannot_be(tmp_path: Path) -> None:
     compared = rl.compare(records, records)
     assert isinstance(compared, KernelComparison)
     repeated = [doubt for doubt in compared.doubts if "which cannot be" in doubt]
-    assert [doubt.partition(":")[0] for doubt in repeated] == ["first side", "second side"]
+    assert [doubt.partition(":")[0] for doubt in repeated] == ["both sides"]
 
 
 def test_rounding_to_microseconds_and_other_streams_are_no_doubt(tmp_path: Path) -> None:
@@ -324,4 +327,8 @@ def test_threads_of_the_host_overlap_too(tmp_path: Path) -> None:
     second = {**operation("aten::mm", 60, 100), "tid": 2}
     records = read(tmp_path, operation("aten::mm", 0, 100), second, operation("aten::relu", 300, 10))
     assert measured(records)[:2] == pytest.approx((170 * US, 210 * US))
-    assert "busy time 170.0 us, sum of times 210.0 us: host time of 3 operations" in records.notes
+    known = "100.0 % of 210.0 us host time of operations belongs to an operation, and none names its module"
+    assert any(note.endswith(known) for note in records.notes)
+    with pytest.raises(InvalidValue, match="or of a profile without any"):
+        rl.table(records, by="module")
+    assert "busy time 170.0 us, sum of times 210.0 us: host time of 3 operations, taken as one step" in records.notes

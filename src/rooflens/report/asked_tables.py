@@ -23,7 +23,7 @@ _NO_KERNELS = (
     "these records hold no kernels: 'rooflens counters' and 'rooflens read' find them; without them, name family, op or"
     " module"
 )
-_NO_PARTS = "these records hold nothing to show by {}: they were taken of whole models"
+_NO_PARTS = "these records hold nothing to show by {}: they are of a whole model, or of a profile without any"
 
 
 def check_columns(view: TableView) -> None:

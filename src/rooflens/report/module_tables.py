@@ -248,7 +248,9 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
         rows += shown
         notes += tree.notes(shown)
     if not any(row.below or row.module.path for row in rows):
-        raise InvalidValue("nothing is known of the modules of these records: they were taken of whole models")
+        raise InvalidValue(
+            "nothing is known of the modules of these records: they are of a whole model, or of a profile without any"
+        )
     notes += [NOTE] if any(share for row in rows for share in row.ceilings.values()) else []
     notes += [_SHARED] if any(row.module.traced and row.module.traced.shared for row in rows) else []
     notes += [_IDLE] if any(row.is_idle for row in rows) else []

@@ -142,6 +142,7 @@ def _times_note(steps: Sequence[Sequence[TimeShare]], covered: Sequence[float], 
         f"busy time {each_in_words(covered)}, sum of times {each_in_words(sums)}:"
         f" {in_words(len(activities)) if activities else f'host time of {len(every)} operations'}"
         f"{f' in {len(steps)} steps' if len(steps) > 1 else ''}{f' on streams {on}' if len(streams) > 1 else ''}"
+        f"{', taken as one step' if len(steps) == 1 else ''}"
     )
 
 
@@ -151,17 +152,18 @@ def is_attributed(share: TimeShare) -> bool:
 
 
 def _coverage(items: Sequence[TimeShare]) -> str:
-    """The share of the time that belongs to an operation of a module, and the longest of the rest."""
+    """The share of the time that belongs to an operation, of a module where some are named; the longest of the rest."""
     on_device = any(share.activity is not None for share in items)
     total = sum(share.seconds for share in items)
     known = sum(share.seconds for share in items if is_attributed(share))
+    named = any(share.place.path for share in items if is_attributed(share))
     rest = [(its.operation or activity_name(its) or ENGINE, its.seconds) for its in items if not is_attributed(its)]
     shown = listed(rest)
     what = "device time" if on_device else "host time of operations"
     percent = f"{100 * known / total:.1f} %" if total else "nothing"
     return (
         f"profiled once, apart from what is timed: {percent} of {units.show(total, 's')} {what} belongs to an operation"
-        f" of a module{f'; the rest: {shown}' if shown else ''}"
+        f"{' of a module' if named else ', and none names its module'}{f'; the rest: {shown}' if shown else ''}"
     )
 
 
