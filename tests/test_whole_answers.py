@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,31 @@ def test_an_answer_beyond_the_positions_of_the_model_is_told(tmp_path: Path) -> 
     assert told in rl.estimate(model, mode="decode", seq_len=12).notes  # and the new one
     assert told in rl.estimate(model, mode="train", seq_len=13, optimizer="none").notes
     assert not any("positions" in note for note in rl.estimate(model, mode="prefill", seq_len=12).notes)
+
+
+def test_a_prompt_that_does_not_fit_is_told_from_decode_that_does(tmp_path: Path) -> None:
+    def told(batch: int) -> list[str]:
+        found = rl.estimate(saved(tmp_path, LLAMA), batch=batch, prompt_len=40, output_len=3, device="t4")
+        return [note for note in found.notes if "prefill does not fit" in note]
+
+    # With 16 GB: keys and values of 42 tokens take 42 * 2 * 2 * 16 * 4 B = 10.8 kB of a sequence, prefill far more.
+    assert told(400_000)[0].startswith("prefill does not fit, and decode does: they need ")
+    assert told(100) == told(4_000_000) == []  # both do, neither does
+
+
+@pytest.mark.parametrize(
+    ("release", "told"), [("5.17.0", True), ("5.24.0", False), ("6.0", False), ("5.9.1.dev0", True)]
+)
+def test_what_a_graph_does_beyond_the_estimate_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, told: bool
+) -> None:
+    monkeypatch.setattr(import_module("rooflens.models.workload"), "version", lambda _: release)
+    asked = Request.of({"model": saved(tmp_path, LLAMA), "mode": "decode", "cuda_graph": True, "seq_len": 9})
+    one = workload(asked)
+    notes = one.untouched_steps()(one.runs[0]).notes
+    assert any("a graph keeps the old cache" in note and ("5.17" in note) == told for note in notes)
+    static = workload(replace(asked, options=replace(asked.options, kv_cache="static")))
+    assert not any("a graph" in note for note in static.untouched_steps()(static.runs[0]).notes)
 
 
 def test_answers_in_tokens_energy_and_money(tmp_path: Path) -> None:

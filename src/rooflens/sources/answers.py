@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from rooflens.devices.reserves import needed, reserves
+from rooflens.devices.rules import memory_seen
 from rooflens.records import Case, Device, HostCalls, Memory, Phase, Record, Trace
 from rooflens.sources.estimate import Repeated, records
+from rooflens.units import show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +52,22 @@ def answer_records(
         memory=_largest([whole.memory for whole in wholes]),
         host_calls=_host_calls(steps),
         modules=steps[0].trace.modules,
-        notes=(*told, *notes),
+        notes=(*told, *notes, *_only_decode_fits(wholes, device)),
     )
+
+
+def _only_decode_fits(wholes: Sequence[Record], device: Device | None) -> Iterator[str]:
+    """Say that reading the prompt takes more memory than the device has, and no step of decode does."""
+    held = [whole.memory for whole in wholes if whole.memory is not None and whole.memory.peak is not None]
+    seen = None if device is None or device.count > 1 else memory_seen(device)
+    if device is None or seen is None or len(held) < max(2, len(wholes)):
+        return
+    reading, *writing = (needed(memory, seen[0], reserves(device, "generate")) for memory in held)
+    if reading > seen[1] and max(writing) <= seen[0]:
+        yield (
+            f"prefill does not fit, and decode does: they need {show(reading, 'B')} and {show(max(writing), 'B')} of"
+            f" {show(seen[0], 'B')}; engines read the prompts in smaller batches, or in chunks"
+        )
 
 
 def _largest(held: Sequence[Memory | None]) -> Memory | None:
