@@ -263,25 +263,31 @@ def _blocks(table: Table, width: int) -> Iterator[list[int]]:
     always = [i for i in others if table.columns[i].show == "always"]
     blocks: list[tuple[list[int], list[str]]] = [(sorted([*leading, *always]), groups)]
     if groups and _grid(table, blocks[0][0]).needs > width:
-        blocks = []
-        for group in dict.fromkeys(table.columns[i].group for i in others if table.columns[i].show != "more"):
-            block = list(leading)
-            for i in always:
-                if table.columns[i].group == group:
-                    if block != leading and _grid(table, [*block, i]).needs > width:
-                        blocks.append((block, []))
-                        block = list(leading)
-                    block.append(i)
-            blocks.append((block, [group]))
+        blocks = list(_by_group(table, leading, others, width))
+    kinds = ("room", "more") if len(blocks) == 1 else ("room",)
     for needed, its_groups in blocks:
         shown = needed
-        for show in ("room", "more") if len(blocks) == 1 else ("room",):
-            for i, column in enumerate(table.columns):
-                if i not in shown and column.show == show and column.group in its_groups:
-                    wider = sorted([*shown, i])
-                    shown = wider if _fits(table, wider, leading, width) else shown
+        for kind in kinds:
+            for i in (i for i in others if table.columns[i].show == kind and table.columns[i].group in its_groups):
+                wider = sorted([*shown, i])
+                shown = wider if _fits(table, wider, leading, width) else shown
         if shown != leading:
             yield shown
+
+
+def _by_group(
+    table: Table, leading: Sequence[int], others: Sequence[int], width: int
+) -> Iterator[tuple[list[int], list[str]]]:
+    """Yield what is always shown of each group, in as many blocks as it needs; the last one names the group."""
+    for group in dict.fromkeys(table.columns[i].group for i in others if table.columns[i].show != "more"):
+        block = list(leading)
+        for i in others:
+            if table.columns[i].group == group and table.columns[i].show == "always":
+                if block != leading and _grid(table, [*block, i]).needs > width:
+                    yield block, []
+                    block = list(leading)
+                block.append(i)
+        yield block, [group]
 
 
 def _fits(table: Table, block: Sequence[int], leading: Sequence[int], width: int) -> bool:

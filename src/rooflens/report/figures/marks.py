@@ -253,21 +253,24 @@ def _draw_case(
 
 
 def _draw_piece(placement: Placement, placed: PlacedPiece, under: CaseDevice, number: str) -> None:
-    """Draw the marks of a piece, one for each time at each level, with the lines between them; or its share."""
-    piece, work, levels = placed.piece, placed.piece.work, list(placed.gaps)
+    """Draw a piece on the plane if it has FLOP and a time; else its share, or why it cannot be placed."""
+    piece, work = placed.piece, placed.piece.work
     if work is None or not placed.times:
         if piece.kernel:
             reason = f"its {'work' if work is None else 'time'} was not counted"
             placement.unplaced.append(Unplaced(label=piece.listed, reason=reason))
-        return
-    if not work.total_flops:
-        if work.missing:
-            placement.unplaced.append(Unplaced(label=piece.listed, reason=f"FLOP unknown: {_missing(work)}"))
-        elif not piece.whole:
-            mark = _rug_mark(piece, work, placed.times[-1], levels)
-            placement.rug.append(replace(mark, group=OTHER) if placement.by_level else mark)
-        return
-    several = len(levels) > 1
+    elif work.total_flops:
+        _draw_marks(placement, placed, work, under, number)
+    elif work.missing:
+        placement.unplaced.append(Unplaced(label=piece.listed, reason=f"FLOP unknown: {_missing(work)}"))
+    elif not piece.whole:
+        mark = _rug_mark(piece, work, placed.times[-1], list(placed.gaps))
+        placement.rug.append(replace(mark, group=OTHER) if placement.by_level else mark)
+
+
+def _draw_marks(placement: Placement, placed: PlacedPiece, work: Work, under: CaseDevice, number: str) -> None:
+    """Draw the marks of a piece, one for each time at each level, with the lines between them."""
+    piece, several = placed.piece, len(placed.gaps) > 1
     for level, reason in placed.gaps.items():
         # That a formula knows dram only goes without saying.
         if reason and (not several or work.origin != "algorithmic"):

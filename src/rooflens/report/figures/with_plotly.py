@@ -60,6 +60,8 @@ _SIZES = {
 }
 _CROSS = {"symbol": "x-thin", "line": {"color": INK, "width": 1.6}}
 """Over what does not fit into the memory of its device."""
+_RING = {"symbol": "circle-open", "color": FLAG, "line": {"width": 2}}
+"""Around what is above its roof."""
 _TRAIL = {"width": 0.9, "dash": "4px,2px"}
 _RUG_AXES = {"xaxis": "x2", "yaxis": "y2"}
 
@@ -248,17 +250,16 @@ def _groups(page: Page) -> Iterator[dict[str, Any]]:
             by_symbol.setdefault(drawn.symbol, []).append(drawn)
         for symbol, same in by_symbol.items():
             yield _marks(same, symbol, group)
-        crossed = [drawn for drawn in marks if drawn.mark.too_large]
-        if crossed:
-            sizes = [(drawn.diameter + 1) * PX for drawn in crossed]
-            points = [(drawn.mark.x, drawn.mark.y) for drawn in crossed]
-            yield _trace("markers", points, legendgroup=group, marker=_CROSS | {"size": sizes})
-        ringed = [drawn for drawn in marks if drawn.mark.above_roof]
-        if ringed:
-            sizes = [(drawn.diameter + 7) * PX for drawn in ringed]
-            ring = {"symbol": "circle-open", "size": sizes, "color": FLAG, "line": {"width": 2}}
-            points = [(drawn.mark.x, drawn.mark.y) for drawn in ringed]
-            yield _trace("markers", points, legendgroup=group, marker=ring)
+        yield from _over([drawn for drawn in marks if drawn.mark.too_large], group, _CROSS, 1)
+        yield from _over([drawn for drawn in marks if drawn.mark.above_roof], group, _RING, 7)
+
+
+def _over(marks: Sequence[DrawnMark], group: str, sign: Mapping[str, Any], wider: float) -> Iterator[dict[str, Any]]:
+    """Yield a sign over each mark, so much wider than the mark."""
+    if marks:
+        sizes = [(drawn.diameter + wider) * PX for drawn in marks]
+        points = [(drawn.mark.x, drawn.mark.y) for drawn in marks]
+        yield _trace("markers", points, legendgroup=group, marker={**sign, "size": sizes})
 
 
 def _bands(figure: RooflineData, row: LegendRow, group: str, colours: Mapping[str, str]) -> Iterator[dict[str, Any]]:
