@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,3 +200,11 @@ def test_bars_keep_the_order_of_a_sweep_and_rank_different_models() -> None:
     ranked = rl.chart("time-by-cause", grown(small, large)).chart
     assert isinstance(ranked, Bars)
     assert [bar.label.split()[0] for bar in ranked.bars] == ["large", "net"]
+
+
+def test_the_ticks_of_a_chart_have_room_in_the_letters_of_a_phone() -> None:
+    chart = rl.chart("roofline", grown(step(1, 100), step(8, 1000))).chart
+    drawn = svg.draw(chart)
+    ends = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end">([^<]*FLOP/s)</text>', drawn)
+    assert len(ends) > 2
+    assert all(float(x) >= 8.0 * len(text) for x, text in ends)

@@ -20,7 +20,7 @@ from rooflens.report.figures.palette import FAINT, Symbol
 
 WIDTH, HEIGHT = 560.0, 370.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 14.0, 26.0, 46.0
-_LETTER = 6.6
+_LETTER, _WIDE_LETTER = 6.6, 8.4
 """Width of an average letter of a tick or a label."""
 _LABEL = 13.0
 """Size of the type of a label on a phone; elsewhere it is smaller."""
@@ -117,13 +117,14 @@ def _text(x: float, y: float, text: str, *, anchor: str = "middle", more: str = 
 
 
 def _plot(chart: Plot) -> Iterator[str]:
-    width, height = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+    left = _left(chart.y)
+    width, height = WIDTH - left - _RIGHT, HEIGHT - _TOP - _BOTTOM
     foot = _TOP + height
 
     def at(point: XY) -> XY:
-        return _LEFT + width * place(chart.x, point[0]), _TOP + height * (1 - place(chart.y, point[1]))
+        return left + width * place(chart.x, point[0]), _TOP + height * (1 - place(chart.y, point[1]))
 
-    yield from _grid(chart.x, chart.y, width, height)
+    yield from _grid(chart.x, chart.y, left, width, height)
     for series in chart.series:
         marks, line = "", ""
         for dot in series.dots:
@@ -144,26 +145,31 @@ def _plot(chart: Plot) -> Iterator[str]:
     for label in chart_labels(chart, width, height, _LABEL):
         if label.leader is not None:
             x0, y0, x1, y1 = label.leader
-            yield f'<path d="M{_LEFT + x0:.1f},{foot - y0:.1f}L{_LEFT + x1:.1f},{foot - y1:.1f}" class="leader"/>'
-        yield _text(_LEFT + label.left, foot - label.middle + 4, label.text, anchor="start", more=' class="label"')
+            yield f'<path d="M{left + x0:.1f},{foot - y0:.1f}L{left + x1:.1f},{foot - y1:.1f}" class="leader"/>'
+        yield _text(left + label.left, foot - label.middle + 4, label.text, anchor="start", more=' class="label"')
 
 
 def _corners(points: Iterable[XY]) -> str:
     return "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _grid(x: Axis, y: Axis, width: float, height: float) -> Iterator[str]:
+def _grid(x: Axis, y: Axis, left: float, width: float, height: float) -> Iterator[str]:
     foot = _TOP + height
     for tick in ticks(x, _room(x, width)):
-        at = _LEFT + width * place(x, tick)
+        at = left + width * place(x, tick)
         yield f'<path d="M{at:.1f},{_TOP}V{foot}" class="grid"/>' + _text(at, foot + 16, tick_text(x, tick))
     for tick in ticks(y):
         at = _TOP + height * (1 - place(y, tick))
-        yield f'<path d="M{_LEFT},{at:.1f}H{_LEFT + width}" class="grid"/>'
-        yield _text(_LEFT - 6, at + 4, tick_text(y, tick), anchor="end")
-    yield f'<path d="M{_LEFT},{_TOP}V{foot}H{_LEFT + width}" class="axis"/>'
-    yield _text(_LEFT + width / 2, foot + 38, x.label)
+        yield f'<path d="M{left},{at:.1f}H{left + width}" class="grid"/>'
+        yield _text(left - 6, at + 4, tick_text(y, tick), anchor="end")
+    yield f'<path d="M{left},{_TOP}V{foot}H{left + width}" class="axis"/>'
+    yield _text(left + width / 2, foot + 38, x.label)
     yield _text(4, _TOP - 12, y.label, anchor="start")
+
+
+def _left(axis: Axis) -> float:
+    """Return the room left of a plane: for its longest tick, in the larger letters of a phone."""
+    return max(_LEFT, _WIDE_LETTER * max((len(tick_text(axis, tick)) for tick in ticks(axis)), default=1) + 8)
 
 
 def _room(axis: Axis, width: float) -> int:
