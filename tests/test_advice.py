@@ -247,6 +247,14 @@ def test_a_place_is_no_card_that_advice_can_be_about(place: str, tmp_path: Path)
         rl.advise(kept, device=place)
 
 
+def test_several_devices_have_advice_each() -> None:
+    cards = [a_card("one"), a_card("two")]
+    model, x = torch.nn.Linear(64, 64), torch.ones(8, 64)
+    assert [advice.case.device for advice in rl.advise(model, inputs=(x,), device=cards)] == ["one", "two"]
+    result = CliRunner().invoke(cli, ["advise", "no_such_model", "--device", "t4,l4", "--device", "cpu"])
+    assert "advice takes no 'cpu'" in result.output, "each of them is looked at"
+
+
 def test_no_step_is_estimated_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CUDA graph runs the same step; of several changes together some were tried before. The share never falls."""
     asked: list[str] = []

@@ -370,6 +370,11 @@ def test_a_list_of_many_small_tensors_costs_launches() -> None:
     # Of two lists 64 tensors are in a launch: in place with another, or with a list of results.
     assert seconds(call("_foreach_add_", small, self=small, other=small), of) == pytest.approx(4 * 4e-6, rel=0.01)
     assert seconds(call("_foreach_mul", small, self=small, scalar=0.9), of) == pytest.approx(4 * 4e-6, rel=0.01)
+    # A block goes over a chunk of 65,536 elements alone, two in a cycle of 1 ns, and 300 of 320 blocks have nothing.
+    whole = tuple(tensor(65_536) for _ in range(20))
+    of = card(optimizer__start=4e-6, optimizer__block=2.0, optimizer__share=1e6, stream__cached=1e6)
+    tail = 65_536 / 2 * 1e-9 * 300 / 320
+    assert seconds(call("_foreach_mul_", whole, self=whole, scalar=0.9), of) == pytest.approx(4e-6 + tail, rel=0.01)
 
 
 # Levels
@@ -493,7 +498,7 @@ def test_a_phase_takes_what_it_adds_to_those_before() -> None:
     behind = predicted(records[1:], of, Conduct(before=tuple(records[:1])), "optimizer")
     assert alone is not None
     assert behind is not None
-    assert alone.seconds == pytest.approx(10e-6 + 2 * 50 * 2e-6), "the host launches, and the device waits"
+    assert alone.seconds == pytest.approx(10e-6 + 2 * 50 * 2e-6, rel=1e-3), "the host launches, and the device waits"
     assert alone.regime == "host-bound"
     assert behind.seconds == pytest.approx(behind.device), "all is launched while forward runs"
     assert behind.regime == "device-bound"

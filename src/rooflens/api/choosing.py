@@ -92,13 +92,13 @@ MOST_STEPS = 8
 def advise(
     model: str | Path | torch.nn.Module,
     *,
-    device: str | Device | None = None,
+    device: str | Device | Sequence[str | Device] | None = None,
     batch: int | Sequence[int] | None = None,
     limit: float = LIMIT,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[Advice, ...]:
-    """Tell what would help a step on one GPU, by how much, and what that costs.
+    """Tell what would help a step on a single GPU, by how much, and what that costs.
 
     >>> advise("resnet50", device="h100-sxm", batch=64)[0].together[0].gain  # doctest: +SKIP
 
@@ -108,13 +108,14 @@ def advise(
     Args:
         model: as of :func:`estimate`; or a record file with measured steps, whose times are then those to improve; the
             time of a profile is told and not used, since a profiler slows the host.
-        device: name, device file or device; of a file it picks the steps, as `batch` does.
+        device: name, device file or device, or several, each with its own advice; of a file they pick the steps, as
+            `batch` does.
         batch: one or several.
         limit: seconds for each estimate of a model in a file of your own.
         options: as of :func:`estimate`; none of a record file.
 
     Returns:
-        For each step what helps it; ``rl.table`` shows it.
+        For each step on each device what helps it; ``rl.table`` shows it.
 
     Raises:
         InvalidValue: no device, or a file without such steps, or with more than 8 of them.
@@ -127,15 +128,15 @@ def advise(
             raise InvalidValue(f"{min(options)} is an option of a model, and {str(model)!r} is a file of what ran")
         asked = list(_in_file(Path(model), device, batch))
     else:
-        if device is None:
+        targets = _targets(device)
+        if not targets:
             raise InvalidValue(
                 "advice is about a model on a device, and none is named; give one: --device h200, in Python"
                 " device='h200'"
             )
-        target = _target(device)
         arguments = {"model": str(model) if isinstance(model, Path) else model, **options}
         requests = (Request.each_of({**arguments, "batch": size}) for size in several(batch))
-        asked = [(request, target, None) for each in requests for request in each]
+        asked = [(request, target, None) for each in requests for request in each for target in targets]
     for _, target, _ in asked:
         check_expected(target)
     return Listed(_advised(*each, limit=limit, progress=progress) for each in asked)
@@ -150,30 +151,31 @@ def _advised(
     return replace(advice, profile=measured if whole is None else None)
 
 
-def _target(device: str | Device) -> Device:
-    """The device that advice is about.
+def _targets(device: str | Device | Sequence[str | Device] | None) -> tuple[Device, ...]:
+    """The devices that advice is about.
 
     Raises:
         InvalidValue: a place of torch; no time can be expected on a processor, and a card needs its name.
     """
-    if device in PLACES:
-        raise InvalidValue(
-            f"advice takes no {device!r}: expected times are known for GPUs alone; name one of them, like 'l4'"
-            " ('rooflens devices list'); 'rooflens measure' tells what a change gives here"
-        )
-    return find_all(device)[0]
+    for one in listed(device):
+        if one in PLACES:
+            raise InvalidValue(
+                f"advice takes no {one!r}: expected times are known for GPUs alone; name one of them, like 'l4'"
+                " ('rooflens devices list'); 'rooflens measure' tells what a change gives here"
+            )
+    return find_all(device)
 
 
 def _in_file(
-    path: Path, device: str | Device | None, batch: int | Sequence[int] | None
+    path: Path, device: str | Device | Sequence[str | Device] | None, batch: int | Sequence[int] | None
 ) -> Iterator[tuple[Request, Device, Measured | None]]:
     """Yield the steps of a file on devices that are known, with their measured times."""
     items = join(read(path))
     _check_named(items, path)
     found = [item for item in items if item.device is not None and item.case.batch in _batches(item, batch)]
-    if device is not None:
-        name = _target(device).name
-        found = [item for item in found if item.case.device == name]
+    named = [target.name for target in _targets(device)]
+    if named:
+        found = [item for item in found if item.case.device in named]
     timed = [item for item in found if item.measured() is not None] or found
     if not 0 < len(timed) <= MOST_STEPS:
         what = f"has {len(timed)} of them; advice is given on {MOST_STEPS} at once" if timed else "has none"

@@ -13,9 +13,9 @@ from rooflens.results import Evidence, Measured, join
 
 FAR: Mapping[Regime, float] = {"device-bound": 2, "graph": 2, "mixed": 3, "host-bound": 3, "in turn": 3}
 """Times the upper end of the band. Where the host has a part, hosts differ by a factor of two. Of the own times
-(benchmarks/prediction/far.py) the farthest is 1.8 upper ends where the device decides, else 2.6."""
+(benchmarks/prediction/far.py) the farthest is 1.6 upper ends where the device decides, else 2.7."""
 NEAR = 0.5
-"""Of the lower end of the band. Of the own times the farthest is 0.57 of it."""
+"""Of the lower end of the band. Of the own times of steps the farthest is 0.67 of it."""
 LARGE = 0.3
 """The share of a family in the device's time above which its kernel may be what differs."""
 FEW = 3

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 import rooflens as rl
-from rooflens.cli.completion import DeviceName
+from rooflens.cli.completion import devices_option
 from rooflens.cli.options import (
     TABLES,
     all_of,
@@ -31,9 +31,7 @@ _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 _OF_FILES = ("device", "batch", "limit")
 _options = all_of(
     run_options("estimate", without=("price",)),
-    click.option(
-        "--device", type=DeviceName(), help="A name, or a .toml file; of a record file: the steps on this device."
-    ),
+    devices_option("device", help="A name, or a .toml file; of a record file: the steps on it. Several with commas."),
     limit_option("Seconds that one estimate may take, if the model is in a file of your own."),
     format_option("csv and json hold numbers in base units."),
     output_option(*TABLES, help="Also write this file: .json .csv .md .tex .txt. Repeatable."),

@@ -1,8 +1,9 @@
 """Operations on lists of tensors: foreach and fused optimizers, norms of gradients.
 
 torch's multi_tensor_apply puts up to 110 tensors into a launch (64, 48, 36, 30 of two to five lists, results included)
-and 320 chunks of 65,536 elements. Small tensors waste their chunks, so many small parameters cost launches, not bytes.
-The start of a launch is from a suite on an H100.
+and 320 chunks of 65,536 elements, each of which a block takes alone. Small tensors waste their chunks, so many small
+parameters cost launches, not bytes; and where few chunks fill a launch, it lasts as long as a block with its chunk.
+The start of a launch is from a suite on an H100, the rate of a block from optimizers of six models on an H200.
 """
 
 from __future__ import annotations
@@ -29,4 +30,7 @@ def tensor_list(piece: CallOnDevice, card: Card) -> float:
     most = MOST_TENSORS[min(max(1, lists), len(MOST_TENSORS)) - 1]
     launches = max(1, ceil(len(first) / most), ceil(chunks / MOST_CHUNKS))
     moving = bytes_time(0.0, piece.nbytes, piece.nbytes, card, card["optimizer.share"])
-    return launches * card["optimizer.start"] + moving
+    idle = 1 - min(1.0, chunks / launches / MOST_CHUNKS)
+    largest = min(CHUNK, max((t.elements for t in first), default=0))
+    last = largest / card["optimizer.block"] * card.units / card.cycles
+    return launches * (card["optimizer.start"] + idle * last) + moving
