@@ -252,7 +252,7 @@ def write(rows: Sequence[Judged], folds: Sequence[Bands], text: str) -> None:
 
 
 def coverages(rows: Sequence[Judged], folds: Sequence[Bands]) -> str:
-    """A line for each regime and mode, a column for each level: coverage, and rows in brackets; or the few models."""
+    """A line for each regime and mode that has a band at some level: coverage, and rows in brackets."""
     used = read_off(rows)
     groups, known = _by_step(used), told(used)
 
@@ -260,10 +260,10 @@ def coverages(rows: Sequence[Judged], folds: Sequence[Bands]) -> str:
         its = groups.get((name, level), [])
         if not its or (level, name) in known:
             return f"{_covered(its, folds)} ({len(its)})" if its else "-"
-        return f"{_models(its)} model{'s' if _models(its) > 1 else ''}"
+        return f"{_models(its)} models"
 
     lines = ["| step | " + " | ".join(LEVELS) + " |", "|" + "---|" * (len(LEVELS) + 1)]
-    names = dict.fromkeys(name for name, _ in groups)
+    names = dict.fromkeys(name for name, level in groups if (level, name) in known)
     lines += [f"| {name} | " + " | ".join(cell(name, level) for level in LEVELS) + " |" for name in names]
     return "\n".join(lines)
 
