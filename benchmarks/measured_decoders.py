@@ -119,7 +119,7 @@ def estimated(estimate: Estimator, row: Row, device: Device | None) -> Row:
 
 
 def grows(row: Row) -> bool:
-    """True of a step of decode whose cache grows. Rows without `dense` found it cut, which took up to a quarter more."""
+    """True of a step of decode whose cache grows. Rows without `dense` found it cut, which took a quarter more."""
     return row["mode"] == "decode" and "kv_cache" not in row and row["model"] != STATES
 
 
