@@ -224,6 +224,20 @@ def test_inputs_that_are_too_large_are_an_error() -> None:
 
 
 @pytest.mark.parametrize(
+    ("batch", "options", "mode"),
+    [
+        (10**12, Options(seq_len=8), "inference"),
+        (1, Options(seq_len=10**13), "prefill"),
+        (10**10, Options(seq_len=800), "decode"),
+    ],
+)
+def test_more_tokens_than_can_be_written_down_are_told(batch: int, options: Options, mode: str) -> None:
+    tokens = options.seq_len
+    with pytest.raises(ModelError, match=rf"batch {batch} of {tokens} tokens each: their ids take \d.* free; choose"):
+        make_example(find("hf:gpt2", options, mode), batch, "meta")
+
+
+@pytest.mark.parametrize(
     ("name", "options"),
     [
         ("alexnet", Options(seq_len=8)),

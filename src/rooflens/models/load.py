@@ -7,7 +7,8 @@ from functools import partial
 
 import torch
 
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, ModelError
+from rooflens.host_limits import available_memory
 from rooflens.known_models import known_model, unknown_model
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
@@ -18,6 +19,7 @@ from rooflens.models.dtypes import FLOATING_TYPES
 from rooflens.models.step import ONE_DICT, Loss, Step, argument_names
 from rooflens.runs.options import GENERATING, OPTIONS, Options
 from rooflens.runs.run import check_word
+from rooflens.units import show
 
 ALL_NAMES = (
     " (names of torchvision and of 'rooflens models'; others: timm:NAME, hf:FAMILY, hf:config.json,"
@@ -105,9 +107,22 @@ def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Exampl
     make = partial(blueprint.example, batch)
     if blueprint.module is not None:  # inputs of any batch may come from a function of the user's
         return on_place(device, make)
+    _refuse_too_many_tokens(blueprint, 1 if batch is None else batch)
     what = f"cannot make inputs of {blueprint.name}" + (f" for batch {batch}" if batch is not None else "")
     places = ("meta", "cpu") if device == "meta" else (device,)
     return first_that_works(what, *(partial(on_place, place, make) for place in places))
+
+
+def _refuse_too_many_tokens(blueprint: Blueprint, batch: int) -> None:
+    """Raise ModelError where the ids of all tokens, which have values on every device, do not fit into the memory."""
+    nbytes = batch * (blueprint.tokens or 0) * torch.int64.itemsize
+    free = available_memory()
+    if free is not None and nbytes > free:
+        raise ModelError(
+            f"cannot make inputs of {blueprint.name} for batch {batch} of {blueprint.tokens} tokens each: their ids"
+            f" take {show(nbytes, 'B')}, and this machine has {show(free, 'B')} free; choose fewer sequences or shorter"
+            " ones"
+        )
 
 
 def make_step(
