@@ -75,7 +75,7 @@ _Source = tuple[Access, _Held]
 """What an operation reads, and what that holds of the cache."""
 
 
-class _Flow:
+class _CacheFlow:
     """Follows the values of a cache through the operations of a step; `needs` are what they need, by index."""
 
     def __init__(self, cache: Iterable[Cached], lasting: frozenset[int]) -> None:
@@ -268,7 +268,7 @@ def serving_needs(
         cache: its blocks when the step begins; lasting: blocks that are used after the last operation.
         known: operations of attention whose mask is known.
     """
-    flow, written_out = _Flow(cache, lasting), attention_bytes(operations)
+    flow, written_out = _CacheFlow(cache, lasting), attention_bytes(operations)
     for index, operation in enumerate(operations):
         one = cost(operation.call)
         moved, mask = written_out.get(index, one.work.bytes["dram"]), known.get(index)

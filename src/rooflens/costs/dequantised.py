@@ -22,12 +22,24 @@ _SCALING = frozenset(("mul", "div", "add", "sub", "_to_copy", "clone"))
 
 Stored = Mapping[int, int]
 """Bytes by block of what a value is computed from."""
-_Holds = Literal["codes", "scales", "result", "nothing"]
-"""What an operation writes: codes, scales alone, the result of a product with codes, or anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What an operation writes: codes, scales alone, the result of a product with codes, or anything else.
+
+    Attributes:
+        need: what the operation needs for it, where that may be less than it does.
+        roots: of a result, the activations that were codes in its product, by block.
+    """
+
+    holds: Literal["codes", "scales", "result", "nothing"]
+    need: Need | None = None
+    roots: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
-class _Flow:
+class _CodeFlow:
     """Values that are computed from stored tensors alone, and results of products with quantised ones.
 
     Attributes:
@@ -36,6 +48,8 @@ class _Flow:
         scales: what a value is computed from, if none are.
         makers: operations that computed such scales, by block.
         results: results of products with quantised weights, scaled or not, and the activations that were codes there.
+        needs: what operations need, by index.
+        activations: those that become codes.
     """
 
     stored: dict[int, int]
@@ -48,30 +62,30 @@ class _Flow:
 
     def follow(self, index: int, operation: Operation) -> None:
         """Find what an operation needs, if it computes with codes or what is made of them."""
-        sources = [self._source(access) for access in operation.reads]
-        codes = [self._codes(operation, access) for access in operation.reads]
-        need: Need | None = None
-        holds: _Holds = "nothing"
-        roots = frozenset[int]()
         if not operation.writes or (not operation.reads and family_of(operation.call.name) != "fill"):
             return
-        if family_of(operation.call.name) == "matmul" and any(codes):
-            need, holds = self._multiplying(operation, sources), "result"
+        sources = [self._source(access) for access in operation.reads]
+        written = self._written(operation, sources)
+        if written.need is not None:
+            self.needs[index] = written.need
+        if written.holds != "scales":
+            self._used(operation)
+        self._keep(index, operation, written, sources)
+        self.activations.follow(index, operation, self.stored.keys() | self.scales.keys())
+
+    def _written(self, operation: Operation, sources: Sequence[Stored | None]) -> _Written:
+        """What an operation writes, and what it needs for it."""
+        with_codes = any(self._codes(operation, access) for access in operation.reads)
+        if family_of(operation.call.name) == "matmul" and with_codes:
             coded = (self.activations.of(access) for access in operation.reads)
             roots = frozenset(one.root.block for one in coded if one is not None)
-        elif all(source is not None for source in sources):
-            need, holds = (_WHERE_USED, "codes") if any(codes) else (None, "scales")
-        elif self._scales_a_result(operation, sources):
-            need, holds = self._scaling(operation, sources), "result"
+            return _Written("result", self._multiplying(operation, sources), roots)
+        if all(source is not None for source in sources):
+            return _Written("codes", _WHERE_USED) if with_codes else _Written("scales")
+        if self._scales_a_result(operation, sources):
             roots = frozenset().union(*(self.results.get(access.block, ()) for access in operation.reads))
-        if need is not None:
-            self.needs[index] = need
-        if need is not None or holds != "scales":
-            self._used(operation)
-        self._keep(index, operation, holds, sources)
-        if holds == "result":
-            self.results |= dict.fromkeys((access.block for access in operation.writes), roots)
-        self.activations.follow(index, operation, self.stored.keys() | self.scales.keys())
+            return _Written("result", self._scaling(operation, sources), roots)
+        return _Written("nothing")
 
     def _used(self, operation: Operation) -> None:
         """Scales that are used where codes are become computed there, and what codes are written into."""
@@ -131,7 +145,7 @@ class _Flow:
         formula = f"The product before it can scale its result as it writes it: scales are read, {moved:,} B."
         return Need(flops={}, bytes=moved, cause="dequantisation", formula=formula)
 
-    def _keep(self, index: int, operation: Operation, holds: _Holds, sources: Sequence[Stored | None]) -> None:
+    def _keep(self, index: int, operation: Operation, written: _Written, sources: Sequence[Stored | None]) -> None:
         """Remember what an operation writes."""
         before = (self.makers.get(access.block, frozenset()) for access in operation.reads)
         makers = frozenset({index}).union(*before)
@@ -141,10 +155,13 @@ class _Flow:
             self.results.pop(access.block, None)
             self.stored.pop(access.block, None)
             self.makers.pop(access.block, None)
-            if holds == "scales":
+            if written.holds == "codes":
+                self.made[access.block] = {**inside, **together}
+            elif written.holds == "scales":
                 self.makers[access.block] = makers
-            if holds in ("codes", "scales"):
-                (self.made if holds == "codes" else self.scales)[access.block] = {**inside, **together}
+                self.scales[access.block] = {**inside, **together}
+            elif written.holds == "result":
+                self.results[access.block] = written.roots
 
 
 _BESIDE = Need(
@@ -169,7 +186,7 @@ def dequantising_needs(operations: Sequence[Operation], stored: Iterable[Access]
         operations: in order, with the memory that they read and write.
         stored: the blocks of parameters and buffers.
     """
-    flow = _Flow({access.block: access.nbytes for access in stored}, {}, {}, {}, {}, {}, CodedActivations())
+    flow = _CodeFlow({access.block: access.nbytes for access in stored}, {}, {}, {}, {}, {}, CodedActivations())
     for index, operation in enumerate(operations):
         flow.follow(index, operation)
     return flow.needs

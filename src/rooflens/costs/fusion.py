@@ -44,7 +44,7 @@ class _Node:
 
 
 @dataclass(slots=True)
-class _Flow:
+class _ValueFlow:
     """Which operation makes a value, and which ones use it."""
 
     nodes: list[_Node]
@@ -111,8 +111,8 @@ def _one_pass(nbytes: int) -> Need:
     return Need(bytes=nbytes, cause=cause, formula=formula)
 
 
-def _flow(operations: Sequence[Operation]) -> _Flow:
-    flow = _Flow(nodes=[])
+def _flow(operations: Sequence[Operation]) -> _ValueFlow:
+    flow = _ValueFlow(nodes=[])
     versions: dict[int, int] = {}
     for index, operation in enumerate(operations):
         reads = [((r.block, versions.get(r.block, 0)), r) for r in _reads(operation)]
@@ -147,7 +147,7 @@ def _elements(node: _Node) -> int:
     return max((r.elements for _, r in (*node.reads, *node.writes)), default=0)
 
 
-def _join_pointwise(flow: _Flow) -> None:
+def _join_pointwise(flow: _ValueFlow) -> None:
     anchored: set[int] = set()
     for node in flow.nodes:
         makers = [(flow.makers.get(value), access) for value, access in node.reads]
@@ -167,7 +167,7 @@ def _join_pointwise(flow: _Flow) -> None:
         node.after = frozenset(group for group in history | outside if node.index - group < _OPEN)
 
 
-def _join_attention(flow: _Flow) -> None:
+def _join_attention(flow: _ValueFlow) -> None:
     """Put product, softmax and product into one group, with what is element-wise between them, and backward likewise.
 
     Backward's group is forward's: the matrix of weights is made again there, so that it never leaves the chip.
@@ -191,7 +191,7 @@ def _value_of(node: _Node, argument: str) -> BlockVersion:
     return node.reads[names.index(argument)][0]
 
 
-def _around(flow: _Flow, softmax: _Node) -> list[_Node]:
+def _around(flow: _ValueFlow, softmax: _Node) -> list[_Node]:
     """A softmax, the products that make its input and use its output, and the element-wise operations between."""
     size = _elements(softmax)
     members = {softmax.index: softmax}
@@ -206,7 +206,7 @@ def _around(flow: _Flow, softmax: _Node) -> list[_Node]:
     return list(members.values())
 
 
-def _users_in_backward(flow: _Flow, half: list[_Node], size: int) -> Iterator[_Node]:
+def _users_in_backward(flow: _ValueFlow, half: list[_Node], size: int) -> Iterator[_Node]:
     """Operations of backward that use the matrices of forward's half."""
     for maker in half:
         for value, access in maker.writes:
@@ -222,14 +222,14 @@ def _absorb(members: list[_Node], group: int) -> None:
             member.group = group
 
 
-def _up(flow: _Flow, node: _Node, size: int) -> Iterator[_Node]:
+def _up(flow: _ValueFlow, node: _Node, size: int) -> Iterator[_Node]:
     for value, access in node.reads:
         maker = flow.makers.get(value)
         if maker is not None and access.elements == size and _fits(maker, node):
             yield maker
 
 
-def _down(flow: _Flow, node: _Node, size: int) -> Iterator[_Node]:
+def _down(flow: _ValueFlow, node: _Node, size: int) -> Iterator[_Node]:
     for value, access in node.writes:
         if access.elements == size:
             yield from (user for user in flow.users.get(value, ()) if _fits(user, node))
@@ -240,7 +240,7 @@ def _fits(near: _Node, node: _Node) -> bool:
     return same_phase and (near.operation.call.name in _PRODUCTS or _kind(near.operation) == "pointwise")
 
 
-def _charges(flow: _Flow, lasting: frozenset[int]) -> Iterator[tuple[int, int]]:
+def _charges(flow: _ValueFlow, lasting: frozenset[int]) -> Iterator[tuple[int, int]]:
     sizes = Counter(node.group for node in flow.nodes)
     final = {value[0]: value for node in flow.nodes for value, _ in node.writes}
     fetched: set[tuple[int, str, BlockVersion]] = set()

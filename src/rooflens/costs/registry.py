@@ -111,7 +111,21 @@ class Cost:
 
 ENTRIES: dict[str, RegisteredFormula] = {}
 """By name: filled by the modules of the families, which the package imports. Custom operators have their namespace."""
-_PLUGINS_LOADED: list[str] = []
+
+
+@dataclass(slots=True)
+class _Plugins:
+    """The formulas of other packages: they are registered once, and what their modules import may come back here."""
+
+    asked: bool = False
+
+    def load(self) -> None:
+        if not self.asked:
+            self.asked = True
+            list(plugins(OPERATIONS, lambda plugin: plugin() if callable(plugin) else plugin))
+
+
+_PLUGINS = _Plugins()
 
 
 def register(family: str, *names: str) -> Callable[[Formula], Formula]:
@@ -136,10 +150,8 @@ def entry_of(name: str) -> RegisteredFormula | None:
 
 
 def load_plugins() -> None:
-    """Let other packages register their formulas, once; what they import may come back here."""
-    if not _PLUGINS_LOADED:
-        _PLUGINS_LOADED.append(OPERATIONS)
-        list(plugins(OPERATIONS, lambda plugin: plugin() if callable(plugin) else plugin))
+    """Let other packages register their formulas, if they have not yet."""
+    _PLUGINS.load()
 
 
 def is_custom(qualified: str) -> bool:

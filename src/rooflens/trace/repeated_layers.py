@@ -1,12 +1,12 @@
-"""Equal layers run once: the first two of a kind run, and the others take over what these did.
+"""Equal layers run once: the first two of a kind run, and each later one gets copies of the operations of these.
 
-Where only sums are asked for, operations that are taken over are not even listed: see `StandIns`. Then three run first,
-so that whoever adds up can see that the second and the third need the same, and so does the last one.
+A layer gets copies if its module equals that of the layers before, and its arguments have the same sizes. The copies
+have the same shapes, and read the layer's own parameters and its own part of the cache. The code around the layers is
+always run, so rooflens sees where it leaves a layer out, or calls it with another mask or other sizes. A layer runs if
+rooflens cannot tell that it would do the same.
 
-What a module does follows from the module and its arguments. So of equal modules that are called with arguments of the
-same sizes, all others do what the first two did: the same operations with the same shapes, on their own parameters and
-their own part of a cache. The code around the layers runs as it is, so a layer that is left out of a stack, called with
-another mask or on other sizes is seen. What cannot be told is run.
+Where only sums are asked for, the copies are not listed (see `StandIns`). Then the first three layers run, and the last
+one: the sums check that the second, the third and the last need the same.
 """
 
 from __future__ import annotations
