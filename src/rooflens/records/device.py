@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rooflens.errors import InvalidValue, MissingCeiling
@@ -97,3 +97,10 @@ class Device(Displayed):
                 " Choose another dtype, or give a device file that has one"
             )
         return ceiling
+
+    def joined(self, other: Device) -> Device | None:
+        """The device with the facts of both: a later version of the catalogue knows more. None where they disagree."""
+        facts = self.facts | other.facts
+        both = replace(self, facts=facts)
+        disagree = any(other.facts.get(key, fact) != fact for key, fact in self.facts.items())
+        return None if disagree or both != replace(other, facts=facts) else both

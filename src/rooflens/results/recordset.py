@@ -170,7 +170,7 @@ class RecordSet(Displayed):
         records: list[Record] = []
         for each in every:
             for name, device in each.devices.items():
-                joined = _joined(devices.get(name, device), device)
+                joined = devices.get(name, device).joined(device)
                 if joined is None:
                     raise InvalidValue(
                         f"the sets hold two devices called {name!r} with different rates (measured twice, or from two"
@@ -395,14 +395,6 @@ class RecordSet(Displayed):
                 f" {len(sources)} sources ({', '.join(sources)}); narrow it with where(...)"
             )
         return cases[0]
-
-
-def _joined(one: Device, other: Device) -> Device | None:
-    """A device with the facts of both: a later version of the catalogue knows more of it. None where they disagree."""
-    facts = one.facts | other.facts
-    both = replace(one, facts=facts)
-    disagree = any(other.facts.get(key, fact) != fact for key, fact in one.facts.items())
-    return None if disagree or both != replace(other, facts=facts) else both
 
 
 def _alike(one: Iterable[Record], other: Iterable[Record]) -> bool:
