@@ -98,9 +98,18 @@ class Device(Displayed):
             )
         return ceiling
 
-    def joined(self, other: Device) -> Device | None:
-        """The device with the facts of both: a later version of the catalogue knows more. None where they disagree."""
+    def joined(self, other: Device) -> Device:
+        """Return the device with the facts of both: a later version of the catalogue knows more of it.
+
+        Raises:
+            InvalidValue: they disagree.
+        """
         facts = self.facts | other.facts
-        both = replace(self, facts=facts)
         disagree = any(other.facts.get(key, fact) != fact for key, fact in self.facts.items())
-        return None if disagree or both != replace(other, facts=facts) else both
+        both = replace(self, facts=facts)
+        if disagree or both != replace(other, facts=facts):
+            raise InvalidValue(
+                f"the sets hold two devices called {self.name!r} with different rates (measured twice, or from two"
+                " files); look at them one by one, or measure both with one device file (roof=)"
+            )
+        return both

@@ -170,13 +170,7 @@ class RecordSet(Displayed):
         records: list[Record] = []
         for each in every:
             for name, device in each.devices.items():
-                joined = devices.get(name, device).joined(device)
-                if joined is None:
-                    raise InvalidValue(
-                        f"the sets hold two devices called {name!r} with different rates (measured twice, or from two"
-                        " files); look at them one by one, or measure both with one device file (roof=)"
-                    )
-                devices[name] = joined
+                devices[name] = devices.get(name, device).joined(device)
             own = grouped_by((r for r in each.summed if r.source == "estimate"), lambda r: r.case)
             for case in own.keys() & estimates.keys():
                 if not holder[case]._estimates_alike(case, estimates[case], each, own[case]):
