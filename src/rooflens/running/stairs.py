@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-Stair = tuple[int, ...]
+Digits = tuple[int, ...]
 """The digits of a step, the largest first: (n,) without rates, (n // 128, n % 128 // 4, n % 4) with rates 4 and 128."""
 
 
@@ -25,7 +25,7 @@ class Stairs:
         self._rates = tuple(found) if nested else ()
         self._units = (*reversed(self._rates), 1)
 
-    def place(self, step: int) -> Stair:
+    def place(self, step: int) -> Digits:
         """Return the digits of a step."""
         digits = []
         for unit in self._units:
@@ -35,7 +35,7 @@ class Stairs:
 
     def kinds(self, first: int, last: int) -> list[list[int]]:
         """Return the steps from the first to the last, those of each kind together."""
-        found: dict[Stair, list[int]] = {}
+        found: dict[Digits, list[int]] = {}
         for step in range(first, last + 1):
             kind = tuple(0 if step % rate == 0 else 2 if step % rate == rate - 1 else 1 for rate in self._rates)
             found.setdefault(kind, []).append(step)
@@ -77,7 +77,7 @@ class Stairs:
         return sum(digit * unit for digit, unit in zip(place, self._units, strict=True))
 
 
-def on_a_line(places: Sequence[Stair], values: Sequence[float], near: float, slack: float) -> bool:
+def on_a_line(places: Sequence[Digits], values: Sequence[float], near: float, slack: float) -> bool:
     """True if values grow along a line in each digit.
 
     Args:
@@ -93,7 +93,7 @@ def on_a_line(places: Sequence[Stair], values: Sequence[float], near: float, sla
             rise[next(iter(apart_by))] = next_value - value
     leading = next((n for n, (a, b) in enumerate(zip(first, last, strict=True)) if a != b), None)
 
-    def apart(place: Stair, *without: int | None) -> float:
+    def apart(place: Digits, *without: int | None) -> float:
         return sum(rise[n] * (place[n] - first[n]) for n in range(len(first)) if n not in without)
 
     if leading is not None:  # told by the first and the last, so that no error of one digit counts many times

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from rooflens.predict import card_of, predicted
 from rooflens.records import Device, Record, Trace, Work
 from rooflens.roofline import Bounds
-from rooflens.running.stairs import Stair, Stairs, on_a_line
+from rooflens.running.stairs import Digits, Stairs, on_a_line
 from rooflens.running.tracing import TracedRun, Tracer
 from rooflens.runs.options import ANSWERING
 from rooflens.runs.run import Run
@@ -190,7 +190,7 @@ class _Growth:
             self._known[number, tokens] = [record for record in every if record.scope == "op"]
         return self._known[number, tokens]
 
-    def _in_a_line(self, device: Device | None, places: Sequence[Stair], pieces: Sequence[Record]) -> bool:
+    def _in_a_line(self, device: Device | None, places: Sequence[Digits], pieces: Sequence[Record]) -> bool:
         """True if an operation is the same in all steps, but for work that grows along a line under one ceiling."""
         first, *others = pieces
         if any(_identity(other) != _identity(first) for other in others):
@@ -230,7 +230,7 @@ def _rates(trace: Trace) -> Iterator[int]:
     yield from () if trace.kv_cache is None else (part.compression for part in trace.kv_cache.parts)
 
 
-def _expected_in_a_line(device: Device, places: Sequence[Stair], steps: Sequence[Sequence[Record]]) -> bool:
+def _expected_in_a_line(device: Device, places: Sequence[Digits], steps: Sequence[Sequence[Record]]) -> bool:
     """True if the expected times of steps on the device lie near a line, or are not known."""
     card = card_of(device)
     known = [] if card is None else [predicted(step, card) for step in steps]
@@ -248,7 +248,7 @@ def _amounts(work: Work) -> Mapping[str, float]:
     return {**work.flops, **work.bytes}
 
 
-def _line(places: Sequence[Stair], amounts: Sequence[Mapping[str, float]]) -> bool:
+def _line(places: Sequence[Digits], amounts: Sequence[Mapping[str, float]]) -> bool:
     """True if amounts grow along lines."""
     names = {name for each in amounts for name in each}
     return all(on_a_line(places, [each.get(name, 0) for each in amounts], _NEAR, _SLACK) for name in names)
