@@ -65,3 +65,10 @@ def test_a_decoder_that_was_measured_is_slower_than_its_floor() -> None:
     assert first.what == "Llama-2-7B bf16, 1 x A100-80GB (330 W limit)"
     assert first.share == pytest.approx(104.9 * 13.216e9 / 2.039e12, rel=0.005)
     assert decoder_floors.records.cache_info().currsize > 0
+
+
+def test_the_page_on_language_models_tells_the_medians_of_its_table() -> None:
+    rows = [line.split(" | ") for line in (ROOT / "docs" / "decoder-floors.md").read_text().splitlines()]
+    medians = [float(row[4]) for row in rows if row[0].startswith(("| gpt-fast", "| TensorRT-LLM"))]
+    page = " ".join((ROOT / "docs" / "language-models.md").read_text().split())
+    assert f"in the median of each kind, {min(medians):.2f} to {max(medians):.2f} of it" in page

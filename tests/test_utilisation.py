@@ -72,7 +72,7 @@ def test_json_has_both_by_phase(both: RecordSet) -> None:
 
 def test_tables_of_training_show_them(both: RecordSet) -> None:
     rows = {line.split("  ")[0].strip() for line in rl.table(both).splitlines()}
-    assert {"MFU", "HFU", "MFU at the bound"} <= rows
+    assert {"MFU", "HFU", "MFU at this code's bound"} <= rows
     inference = rl.estimate(nn.Linear(4, 4), inputs=torch.ones(2, 4), device="h100-sxm", dtype="fp32")
     assert "MFU" not in rl.table(inference)
 
@@ -84,7 +84,7 @@ def test_an_explanation_has_the_formula_with_its_numbers(both: RecordSet) -> Non
     assert f"again matmul.fp32, {again:,} FLOP / 66.90 TFLOP/s" in text
     assert f"MFU measured {model / PEAK * 1e9:.2f} ns / 1.000 ms = {100 * MFU:.3g} %" in text
     assert f"/ 1.000 ms = {100 * HFU:.3g} %" in text
-    assert "MFU at the bound" in text
+    assert "MFU at this code's bound" in text
     # A phase has its own; a part of the model has none.
     assert f"model matmul.fp32, {2 * PRODUCT:,} FLOP" in " ".join(
         rl.explain(both, path="", phase="forward").text.split()

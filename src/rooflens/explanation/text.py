@@ -154,7 +154,7 @@ def _used(use: Utilisation) -> Iterator[_Block]:
             rate = show(peak.rate, "FLOP/s")
             yield _Labelled(what, f"{unit}, {_number(n)} FLOP / {rate} ({peak.origin}) = {time}")
     model, again = use.seconds(use.flops), use.seconds(use.repeated)
-    for what, seconds in (("at the bound", use.bound), ("measured", use.measured)):
+    for what, seconds in (("at this code's bound", use.bound), ("measured", use.measured)):
         if seconds:
             yield _Labelled(f"MFU {what}", f"{show(model, 's')} / {show(seconds, 's')} = {100 * model / seconds:.3g} %")
         if seconds and again:

@@ -59,6 +59,8 @@ STEP = "step"
 ANSWER = "answer"
 """Those of a whole answer."""
 _MEASURED = "measured_seconds"
+_BOUND = "bound: operation by operation, operands from DRAM; fused code can beat it"
+_BOUND_OF_ENGINES = "bound: products, attention and cache, operands from DRAM; no engine beats it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +278,10 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield what a reader of the rows has to know; a note that does not hold for every case says for which."""
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.total is not None and row.total.bound is not None for row in rows):
-        yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
+        in_tokens = {row.case.mode in ANSWERS for row in rows if row.total is not None}
+        yield from [_BOUND] if False in in_tokens else []
+        yield from [_BOUND_OF_ENGINES] if True in in_tokens else []
+        yield "whole-model roofline: all work as one operation"
     yield from waiting_notes(row.total for row in rows if row.total is not None and row.only is None)
     yield from number_notes(row.total for row in rows)
     yield from surplus_notes(row.total for row in rows if row.total is not None and row.only is None)

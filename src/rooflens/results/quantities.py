@@ -157,7 +157,10 @@ PERFORMANCE = Quantity(
 EFFICIENCY = Quantity("efficiency", "efficiency", better="more", number=_observed(efficiency), timed=True, grows=True)
 MFU = Quantity("mfu", "MFU", better="more", number=_observed(mfu), timed=True, grows=True)
 ATTAINABLE_MFU = Quantity(
-    "attainable_mfu", "MFU at the bound", better="more", total=lambda t: None if t.missing else mfu(t, t.seconds)
+    "attainable_mfu",
+    "MFU at this code's bound",
+    better="more",
+    total=lambda t: None if t.missing else mfu(t, t.seconds),
 )
 HFU = Quantity("hfu", "HFU", better="more", number=_observed(hfu), timed=True, grows=True)
 MEMORY = Quantity("memory", "peak memory", "peak", unit="B", better="less", number=_peak)
