@@ -10,11 +10,12 @@ from rooflens.report.columns import at_least, whole
 from rooflens.report.one_step import does_more
 from rooflens.report.table import Column, Entry, Show, Table, build
 from rooflens.results import CountedWork, Total
-from rooflens.results.quantities import ALL_FLOPS, BYTES, INTENSITY, MACS, MATMUL_FLOPS
+from rooflens.results.quantities import ALL_FLOPS, BYTES, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS
 
 _SAME = 0.005
 """Relative difference up to which both ways of counting are shown as one."""
 _BOTH = "both"
+_AGAIN = "matmul FLOP and FLOP hold the recomputed ones"
 _WAYS = "as written: what the code does; in the bound: the least that every implementation needs"
 
 
@@ -44,7 +45,7 @@ _COLUMNS = (
     _number("matmul_flops", MATMUL_FLOPS.header, "FLOP", "matmul_flops"),
     Column(
         "recomputed_flops",
-        "of it recomputed",
+        RECOMPUTED_FLOPS.header,
         "FLOP",
         lambda step: whole(step.total.recomputed_flops),
         group="work",
@@ -62,7 +63,7 @@ def counts(title: str, naming: Iterable[Column], rows: Sequence[Any], more: Iter
     """Return what is counted of some rows with a `total`, named by columns of theirs, and `more` of their columns."""
     steps = [step for row in rows if row.total is not None for step in _steps(row)]
     told = [_COUNTED] if any(step.counted != _BOTH for step in steps) else []
-    notes = [_WAYS] if told else []
+    notes = [*([_WAYS] if told else []), *([_AGAIN] if any(step.total.recomputed_flops for step in steps) else [])]
     return build(title, (*map(_of_row, naming), *told, *_COLUMNS, *map(_of_row, more)), steps, notes=notes)
 
 
