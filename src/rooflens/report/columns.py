@@ -214,6 +214,7 @@ PIECE_EFFICIENCY = Column(
 )
 ROOM = (
     Column("fits", "fits", read="room.fits", group="fit", show="files"),
+    Column("needed", "needs", "B", "room.needed", group="fit", show="files"),
     Column("memory_excess", "exceeds memory by", "B", "room.excess", group="fit"),
 )
 SHARE = Column("share", "share", PERCENT, lambda row: ratio(row.total.seconds, row.of.seconds), group="time")
