@@ -278,9 +278,9 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield what a reader of the rows has to know; a note that does not hold for every case says for which."""
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.total is not None and row.total.bound is not None for row in rows):
-        in_tokens = {row.case.mode in ANSWERS for row in rows if row.total is not None}
-        yield from [_BOUND] if False in in_tokens else []
-        yield from [_BOUND_OF_ENGINES] if True in in_tokens else []
+        modes = {row.case.mode for row in rows if row.total is not None}
+        yield from [_BOUND] if modes - ANSWERS.keys() else []
+        yield from [_BOUND_OF_ENGINES] if modes & ANSWERS.keys() else []
         yield "whole-model roofline: all work as one operation"
     yield from waiting_notes(row.total for row in rows if row.total is not None and row.only is None)
     yield from number_notes(row.total for row in rows)
