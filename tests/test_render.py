@@ -164,6 +164,15 @@ def test_amounts_that_all_rows_share_are_told_once_in_every_format() -> None:
     assert as_html([build("T", [name, peak], rows)]).count("2.000 MB") == 2
 
 
+def test_a_column_of_dashes_is_left_out_whatever_it_holds() -> None:
+    """A price that nobody gave, and a rate that is not shown of what does not fit."""
+    name, price, rate = Column("device", "device"), Column("price", "price", "s"), Column("rate", "rate", "s")
+    rows: list[Entries] = [{"device": n, "price": Entry(None, label="-"), "rate": Entry(2.0, label="-")} for n in "ab"]
+    assert [column.key for column in for_people(build("T", [name, price, rate], rows)).columns] == ["device"]
+    rows[0]["rate"] = 2.0
+    assert [column.key for column in for_people(build("T", [name, price, rate], rows)).columns] == ["device", "rate"]
+
+
 def test_bounds_are_marked_for_people_in_every_format() -> None:
     for format in ("table", "md"):
         assert ">= 1.005 k" in render(VIEWS["uncounted"], format)

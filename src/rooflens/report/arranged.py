@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from rooflens.errors import InvalidValue
 from rooflens.report.figures.case_pieces import BY, PieceKind
-from rooflens.report.table import PERCENT, Column, Row, Table, percent
+from rooflens.report.table import PERCENT, UNKNOWN, Column, Row, Table, percent, text
 from rooflens.runs.options import OPTIONS
 
 IN_ORDER = "order"
@@ -86,7 +86,7 @@ def arranged(table: Table, view: TableView) -> Table:
         notes.insert(0, _rest(table, rows[view.top :], view.top, place))
         rows = rows[: view.top]
     columns = list(range(len(table.columns)))
-    empty = [i for i in chosen if all(row[i].value in (None, "") and not row[i].label for row in rows)]
+    empty = [i for i in chosen if all(text(row[i], table.columns[i]) == UNKNOWN for row in rows)]
     if empty and rows:
         notes.append(f"not known, and so not shown: {', '.join(table.columns[i].header for i in dict.fromkeys(empty))}")
     if chosen:

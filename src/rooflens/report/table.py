@@ -19,6 +19,8 @@ Show = Literal["always", "room", "more", "files"]
 Row = tuple["Entry", ...]
 Entries = dict[str, "Value | Entry"]
 
+UNKNOWN = "-"
+"""What people see of a value that is not known."""
 PERCENT = "%"
 COUNT = "count"
 INTENSITY = "FLOP/B"
@@ -157,7 +159,7 @@ def text(entry: Entry, column: Column, digits: int = 4) -> str:
     """Return the entry for a person, without sign, mark and indentation, nor a unit that the header names."""
     value = entry.value if entry.label is None else entry.label
     if value is None or value == "":
-        return "-"
+        return UNKNOWN
     if isinstance(value, str | bool):
         return str(value)
     if column.unit == COUNT:
@@ -231,13 +233,13 @@ def _is_alike(table: Table, number: int) -> bool:
 def for_people(table: Table) -> Table:
     """Return the table as the formats for people show it.
 
-    Columns for files, columns in which every value is unknown and those of `if_any` with only zeros are left out; what
-    all rows share goes into the title, and amounts that they share into a line of their own.
+    Columns for files, those that would say nothing but `UNKNOWN`, and those of `if_any` with only zeros are left out;
+    what all rows share goes into the title, and amounts that they share into a line of their own.
     """
     rows = [*table.rows, *([] if table.total is None else [table.total])]
     keep = []
     for i, column in enumerate(table.columns):
-        empty = all(row[i].value in (None, "") and not row[i].label for row in rows)
+        empty = all(text(row[i], column) == UNKNOWN for row in rows)
         only_zeros = column.if_any and not any(row[i].value for row in rows)
         if column.show != "files" and not (rows and (empty or only_zeros)):
             keep.append(i)
