@@ -11,6 +11,7 @@ import rooflens as rl
 from rooflens.costs import Arithmetic, cost
 from rooflens.errors import InvalidValue
 from rooflens.predict import (
+    CallOnDevice,
     Constants,
     calls_on_device,
     card_of,
@@ -252,6 +253,19 @@ def test_a_batch_norm_is_bound_by_planes_and_in_training_by_channels() -> None:
     training = call("native_batch_norm", small, input=small, training=True, **vectors)
     # 1,000 channels in 200 places; each takes 100 planes of 4 elements / 0.5 + 100 cycles, at 1 GHz.
     assert seconds(training, of) == pytest.approx(5 * 100 * 108e-9)
+
+
+def test_compiled_code_leaves_no_block_alone_with_a_group_or_a_channel() -> None:
+    of = card(stream__start=0, stream__share_wide=0.8, norm__group=1.0, norm__channel_training_wide=1.0)
+    x, few = tensor(1, 8, 1000, 1000), tensor(8)
+    groups = call("native_group_norm", x, input=x, weight=few, bias=few, group=1)
+    channels = call("native_batch_norm", x, input=x, weight=few, bias=few, training=True)
+    for what in (groups, channels):
+        one = cost(what, Arithmetic())
+        piece = CallOnDevice(what, one.family, one.work.flops, one.work.bytes["dram"], 0.0, 1.0, "forward", None)
+        assert expected_seconds(piece, of) > 1e-3, "8 M elements of a group, or a million of a channel, one by one"
+        # 32 MB are read twice and written once, at 0.8 of 1 TB/s.
+        assert expected_seconds(replace(piece, compiled=True), of) == pytest.approx(96e6 / 0.8e12, rel=0.01)
 
 
 def test_few_channels_that_lie_last_are_slow() -> None:

@@ -23,6 +23,7 @@ class CallOnDevice:
         own: the share of the bytes of the call alone that it moves: below 1 in a fused group.
         phase: of the step.
         held: bytes that all of the step's tensors take; what fits a cache stays there from step to step.
+        compiled: Inductor writes the kernel, where no library has it.
     """
 
     call: Call
@@ -33,6 +34,7 @@ class CallOnDevice:
     own: float
     phase: Phase | None
     held: float | None
+    compiled: bool = False
 
     @property
     def precision(self) -> str:
@@ -52,7 +54,7 @@ class CallOnDevice:
 
 
 def calls_on_device(
-    record: Record, held: float | None = None, own: float = 1.0
+    record: Record, held: float | None = None, own: float = 1.0, *, compiled: bool = False
 ) -> tuple[tuple[CallOnDevice, int], ...]:
     """Return the calls of a record, one for each layout, with how many there are; none where it has no call."""
     work = record.written
@@ -62,5 +64,6 @@ def calls_on_device(
     nbytes = work.bytes["dram"]
     weights = 0.0 if record.traffic is None else record.traffic.weights
     return tuple(
-        (CallOnDevice(call, record.kind, work.flops, nbytes, weights, own, record.phase, held), n) for call, n in calls
+        (CallOnDevice(call, record.kind, work.flops, nbytes, weights, own, record.phase, held, compiled), n)
+        for call, n in calls
     )

@@ -254,7 +254,7 @@ def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, in
     if conduct.fused and record.call is not None and record.work is not None:
         moved = cost(record.call, Arithmetic()).work.bytes["dram"]
         alone = min(1.0, record.work.bytes.get("dram", 0.0) / moved) if moved else 1.0
-    yield from calls_on_device(record, conduct.held, alone)
+    yield from calls_on_device(record, conduct.held, alone, compiled=conduct.fused)
 
 
 def _with_band(
