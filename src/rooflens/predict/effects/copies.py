@@ -10,6 +10,7 @@ go element by element too. Copies that repeat elements, joins of tensors that ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import hypot, prod
 
 from rooflens.predict.call_on_device import CallOnDevice
@@ -29,19 +30,19 @@ def copy_or_pointwise(piece: CallOnDevice, card: Card) -> float:
     """Seconds of an element-wise kernel or a copy."""
     if piece.call.name == "cat":
         return joined(piece, card)
-    seconds = stream(piece, card)
-    kind = addressing(piece.call) or _computing(piece)
-    if kind is None or not piece.call.inputs:
+    seconds, inputs = stream(piece, card), piece.call.inputs
+    kind = addressing(piece.call) or _computing(piece, inputs)
+    if kind is None or not inputs:
         return seconds
-    elements = max(piece.main.elements, piece.call.inputs[0].elements)
+    elements = max(piece.main.elements, inputs[0].elements)
     return max(seconds, card["stream.start"] + elements / card.per_second(f"copy.{kind}"))
 
 
-def _computing(piece: CallOnDevice) -> str | None:
+def _computing(piece: CallOnDevice, inputs: Sequence[Tensor]) -> str | None:
     """What holds back a kernel whose elements lie one behind the other: a change of type, or arithmetic; else None."""
     call = piece.call
-    if call.name in COPIES and call.inputs and call.outputs and call.inputs[0].dtype != call.outputs[0].dtype:
-        return None if call.inputs[0].dtype == "fp32" and piece.narrow else "cast"
+    if call.name in COPIES and inputs and call.outputs and inputs[0].dtype != call.outputs[0].dtype:
+        return None if inputs[0].dtype == "fp32" and piece.narrow else "cast"
     return call.name if call.name in ("gelu", "gelu_backward") and piece.narrow else None
 
 
@@ -81,13 +82,13 @@ def addressing(call: Call) -> str | None:
     """How a kernel finds its elements where they do not lie one behind the other; None where they do."""
     if call.name in SHIFTS:
         return "roll" if call.name == "roll" else "shift"
-    out = call.outputs[0] if call.outputs else None
+    out, inputs = call.outputs[0] if call.outputs else None, call.inputs
     if out is None:
         return None
-    if call.name in COPIES and 0 in (call.inputs[0].strides or ()) and call.inputs[0].shape == out.shape:
+    if call.name in COPIES and 0 in (inputs[0].strides or ()) and inputs[0].shape == out.shape:
         return "expand"
     kind, size = None, out.elements
-    for tensor in call.inputs:
+    for tensor in inputs:
         if tensor.shape != out.shape:
             kind = kind or ("broadcast" if 1 < tensor.elements < size else None)
         elif tensor.strides == out.strides or tensor.strides is None or out.strides is None:
