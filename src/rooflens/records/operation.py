@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -147,7 +147,7 @@ class Call:
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """Every tensor among the arguments, lists flattened."""
-        return tuple(tensor for _, value in self.arguments for tensor in _flatten(value))
+        return tuple(_flatten(value for _, value in self.arguments))
 
     @property
     def layout(self) -> tuple[tuple[Strides | None, int | None], ...]:
@@ -155,12 +155,14 @@ class Call:
         return tuple((tensor.strides, tensor.offset) for tensor in (*self.inputs, *self.outputs))
 
 
-def _flatten(value: Argument) -> tuple[Tensor, ...]:
-    if isinstance(value, Tensor):
-        return (value,)
-    if isinstance(value, tuple):
-        return tuple(tensor for item in value for tensor in _flatten(item))
-    return ()
+def _flatten(values: Iterable[Argument]) -> list[Tensor]:
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += _flatten(value)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
