@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -42,22 +42,38 @@ class Reserve:
         return self.nbytes + math.ceil(self.of_transient * transient) + math.ceil(self.of_memory * memory)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """Where a reserve must stay free, and of whose devices it was measured.
+
+    Attributes:
+        modes: None for all.
+    """
+
+    kinds: Collection[str]
+    vendors: Collection[str]
+    modes: Collection[str] | None
+    reserve: Reserve
+
+    def of(self, device: Device) -> Reserve:
+        verified = device.vendor.casefold() in map(str.casefold, self.vendors)
+        return self.reserve if verified else replace(self.reserve, verified=False)
+
+
 def reserves(device: Device, mode: str) -> tuple[Reserve, ...]:
     """What must stay free on a device for a step of this mode."""
-    return tuple(
-        reserve if device.vendor.casefold() in map(str.casefold, rule["vendors"]) else replace(reserve, verified=False)
-        for rule, reserve in _rules()
-        if device.kind in rule["kinds"] and mode in rule.get("modes", (mode,))
-    )
+    rules = (rule for rule in _rules() if rule.modes is None or mode in rule.modes)
+    return tuple(rule.of(device) for rule in rules if device.kind in rule.kinds)
 
 
 @cache
-def _rules() -> tuple[tuple[Mapping[str, Any], Reserve], ...]:
-    """Every rule with its reserve: where it holds, and what must stay free then."""
+def _rules() -> tuple[_Rule, ...]:
     return tuple(
-        (
-            rule,
-            Reserve(
+        _Rule(
+            kinds=rule["kinds"],
+            vendors=rule["vendors"],
+            modes=rule.get("modes"),
+            reserve=Reserve(
                 what=rule["what"],
                 nbytes=int(parse(rule.get("bytes", "0 B"), "B")),
                 of_transient=rule.get("of_transient", 0.0),

@@ -81,7 +81,8 @@ class GraphValue:
         """The value of a single known number."""
         if self.data is None or self.data.size != 1 or self.data.dtype.kind not in "iuf":
             return None
-        return self.data.reshape(()).item()  # type: ignore[no-any-return]
+        number: int | float = self.data.reshape(()).item()
+        return number
 
 
 def value_of(type_: onnx.TypeProto, block: int, strides: Strides | None = None, **more: Any) -> GraphValue:

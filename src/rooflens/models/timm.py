@@ -32,13 +32,17 @@ def blueprint(name: str, options: Options) -> Blueprint:
         height = width = options.img_size
     classes = 1000 if config is None else config.num_classes
 
+    def created(**size: int) -> torch.nn.Module:
+        module: torch.nn.Module = timm.create_model(bare, pretrained=False, **size)
+        return module
+
     def build() -> torch.nn.Module:
         if options.img_size is not None:
             try:
-                return timm.create_model(bare, pretrained=False, img_size=options.img_size)  # type: ignore[no-any-return]
+                return created(img_size=options.img_size)
             except TypeError:  # convolutional models take any size and know no such argument
                 pass
-        return timm.create_model(bare, pretrained=False)  # type: ignore[no-any-return]
+        return created()
 
     def example(batch: int | None) -> Example:
         n = 1 if batch is None else batch

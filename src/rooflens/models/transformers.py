@@ -125,7 +125,8 @@ class Built:
     read: int | None = None
 
     def module(self) -> torch.nn.Module:
-        return self.kind._from_config(self.config)  # type: ignore[no-any-return]
+        built: torch.nn.Module = self.kind._from_config(self.config)
+        return built
 
     def example(self, batch: int | None) -> Example:
         """Return the inputs of a batch."""

@@ -163,11 +163,11 @@ def _without_batch(example: Example, batch: int | None) -> tuple[str, ...]:
 
 
 def _function(read: _ReadFile, file: str, name: str) -> Callable[..., Any]:
-    function = getattr(read.module, name, None)
+    function: object = getattr(read.module, name, None)
     if not callable(function):
         known = [key for key, value in vars(read.module).items() if callable(value) and not key.startswith("_")]
         raise UnknownModel(f"function in {file}", name, known, f"; it has {', '.join(known) or 'no function'}")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _read(file: Path, named: str) -> _ReadFile:

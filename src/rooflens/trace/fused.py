@@ -122,10 +122,11 @@ class Attention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool
     ) -> Tensor:
+        output: Tensor
         output, logsumexp = torch.ops.rooflens.attention(query, key, value, mask, dropout, causal, True)
         ctx.save_for_backward(query, key, value, mask, output, logsumexp)
         ctx.dropout, ctx.causal = dropout, causal
-        return output  # type: ignore[no-any-return]
+        return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -143,8 +144,10 @@ def attend(
 ) -> Tensor:
     """Attention as one operation, with a backward where one is needed."""
     if saving(query, key, value, mask):
-        return Attention.apply(query, key, value, mask, dropout, causal)  # type: ignore[no-any-return]
-    return torch.ops.rooflens.attention(query, key, value, mask, dropout, causal, False)[0]  # type: ignore[no-any-return]
+        output: Tensor = Attention.apply(query, key, value, mask, dropout, causal)
+    else:
+        output = torch.ops.rooflens.attention(query, key, value, mask, dropout, causal, False)[0]
+    return output
 
 
 # Recurrent layers -----------------------------------------------------------------------------------------------------

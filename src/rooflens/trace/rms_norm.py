@@ -43,10 +43,11 @@ class RmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor | None, normalized_shape: list[int], eps: float) -> Tensor:
+        output: Tensor
         output, rstd = torch.ops.rooflens._fused_rms_norm(input, normalized_shape, weight, eps)
         ctx.save_for_backward(input, weight, rstd)
         ctx.normalized_shape, ctx.eps = normalized_shape, eps
-        return output  # type: ignore[no-any-return]
+        return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

@@ -86,8 +86,10 @@ def attend_each(
     """Attention of each sequence to itself: queries (tokens, heads, width), and one log-sum-exp per head and query."""
     _check(query, key, value, sequences)
     if saving(query, key, value):
-        return VarlenAttention.apply(query, key, value, sequences, dropout)  # type: ignore[no-any-return]
-    return torch.ops.rooflens.varlen_attention(query, key, value, *sequences, dropout, False)  # type: ignore[no-any-return]
+        attended: tuple[Tensor, Tensor] = VarlenAttention.apply(query, key, value, sequences, dropout)
+    else:
+        attended = torch.ops.rooflens.varlen_attention(query, key, value, *sequences, dropout, False)
+    return attended
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, sequences: Sequences) -> None:

@@ -36,7 +36,8 @@ def nested_attention(query: Tensor, key: Tensor, value: Tensor, mask: Any, dropo
     if query._ragged_idx == 1:  # type: ignore[attr-defined]  # a ragged batch of equal sequences
         q, k, v = (t.values() for t in operands)
         output = fused.attend(q, k, v, None, dropout, causal)
-        return nested_view_from_values_offsets_lengths(output, operands[0].offsets(), None)  # type: ignore[no-any-return]
+        nested: Tensor = nested_view_from_values_offsets_lengths(output, operands[0].offsets(), None)
+        return nested
     by_token = [t.transpose(1, 2) for t in operands]
     by_token = [t.contiguous() if t.lengths() is not None else t for t in by_token]  # without holes, as torch does
     queries, keys, values = (lengths_of(t.offsets()) for t in by_token)
