@@ -243,9 +243,26 @@ def _varlen(
     return *results, query.new_empty(0)
 
 
-def _varlen_out(out: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def _varlen_out(
+    out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    is_causal: bool = False,
+    scale: float | None = None,
+    window_size: list[int] | None = None,
+    enable_gqa: bool = False,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    num_splits: int | None = None,
+) -> Tensor:
     """The same into a tensor that is given."""
-    attended, logsumexp, _ = _varlen(*args, **kwargs)
+    more = (is_causal, scale, window_size, enable_gqa, seqused_k, block_table, num_splits)
+    attended, logsumexp, _ = _varlen(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *more)
     with torch.no_grad(), _disable_current_modes():  # the kernel writes there itself
         out.copy_(attended)
     return logsumexp
