@@ -47,6 +47,14 @@ def test_a_step_that_is_too_large() -> None:
     )
 
 
+@pytest.mark.parametrize("held", [Memory(peak=18 * GB), Memory(peak=18 * GB, parameters=GB, activations=2 * GB)])
+def test_of_bytes_without_a_cause_nobody_knows_whether_they_grow_with_the_batch(held: Memory) -> None:
+    room = room_of(estimated(held=held))
+    assert room is not None
+    assert (room.fits, room.excess, room.largest) == (False, 6 * GB, None)
+    assert not any("sample does" in note for note in rl.table(estimated(held=held)).splitlines())
+
+
 def test_a_step_that_fits_to_the_byte_and_one_byte_more() -> None:
     held = Memory(peak=12 * GB, temporaries=12 * GB)
     room = room_of(estimated(held=held))

@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from rooflens.devices import memory_seen
-from rooflens.devices.reserves import needed, one_of, reserves
 from rooflens.predict import KnownTimes, way_of
 from rooflens.records import (
     AS_IS,
     EVERY_PHASE,
-    WITH_THE_BATCH,
     Case,
     Device,
     Failure,
@@ -25,6 +22,7 @@ from rooflens.records import (
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.recorded_shapes import mismatch
 from rooflens.results.recordset import RecordSet
+from rooflens.results.room import Room, room_of
 from rooflens.results.totals import Total, grouped_by, sum_of_all
 
 
@@ -64,29 +62,6 @@ class Measured:
     def samples(self) -> int | None:
         """How many samples the median comes from."""
         return None if self.timing is None else len(self.timing.samples)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """How the memory that a step needs compares with that of its device.
-
-    Attributes:
-        memory: bytes of the device, or of several together.
-        needed: bytes at the peak and what must stay free beside them.
-        reserved: what must stay free.
-        fits: None where that is not known: at the borderline, or of several devices that share the work.
-        borderline: whether it fits depends on what the device's driver takes.
-        excess: bytes that the device lacks, None where the step may fit.
-        largest: about the largest batch that fits, by the bytes that grow with the batch; None where that is not known.
-    """
-
-    memory: int
-    needed: int
-    reserved: int
-    fits: bool | None
-    borderline: bool = False
-    excess: int | None
-    largest: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,35 +137,9 @@ class Evidence:
     def room(self) -> Room | None:
         """Whether the estimated step fits into its device's memory; None where one of the two is not known."""
         held = None if self.work is None or "estimate" not in self.work.sources else self.work.memory
-        if held is None or held.peak is None or self.device is None:
+        if held is None or self.device is None:
             return None
-        one, count = one_of(self.device)
-        seen = memory_seen(one)
-        if seen is None:
-            return None
-        memory, most = seen
-        free = reserves(one, self.case.mode)
-        bytes_needed = needed(held, memory, free)
-        # What ran did fit. Of several devices each holds less than all of it, and nobody knows how much less.
-        fits = False if bytes_needed > count * most else None
-        if bytes_needed <= memory or self.time is not None:
-            fits = True
-        largest = None
-        if fits is not True and count == 1 and self.case.batch is not None:
-            growing = sum(held.causes[cause] or 0 for cause in WITH_THE_BATCH)
-            # Of a workspace, the most is that of a convolution, which grows with the batch.
-            nothing = dict.fromkeys(WITH_THE_BATCH, 0) | {"workspace": 0}
-            least = needed(replace(held, peak=held.peak - growing, **nothing), memory, free)
-            largest = max(0, int(self.case.batch * (memory - least) / (bytes_needed - least))) if growing else 0
-        return Room(
-            memory=count * memory,
-            needed=bytes_needed,
-            reserved=sum(reserve.amount(held, memory) for reserve in free),
-            fits=fits,
-            borderline=fits is None and count == 1,
-            excess=bytes_needed - count * memory if fits is False else None,
-            largest=largest,
-        )
+        return room_of(held, self.case, self.device, ran=self.time is not None)
 
     def total(self, phase: Phase | None = None) -> Total | None:
         """Return the work of a phase, or of the whole step, under the ceilings of the device."""
