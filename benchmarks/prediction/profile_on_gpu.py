@@ -22,10 +22,13 @@ from rooflens.errors import RooflensError
 from rooflens.models import eager, running, switches
 
 TRAINED = ("resnet34", "vit_b_32", "timm:seresnet50", "mobilenet_v2", "convnext_small", "timm:mixer_b16_224")
+SIBLINGS = ("vgg16", "wide_resnet101_2", "resnet50", "regnet_y_3_2gf", "densenet121", "vit_b_16")
+"""Models by which nothing is judged, of the kinds whose training is predicted too fast."""
 
 
 def cases() -> Iterator[Case]:
-    """Decode just below and above multiples of eight, with and without a static cache; training; prefill."""
+    """Training; decode just below and above multiples of eight, with and without a static cache; prefill."""
+    yield from training(SIBLINGS)
     for model in ("llama-3.2-1b", "qwen2.5-0.5b"):
         llm = {"model": model, "dtype": "bf16"}
         for length, batch in ((512, 1), (511, 1), (2048, 8), (2047, 8), (8192, 1)):
