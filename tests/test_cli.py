@@ -186,7 +186,7 @@ def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], words: tupl
         (("read", "run.jsonl", "--mode", "Trian"), "; did you mean 'train'?"),
         (("rank", "resnet18", "--by", "price"), "; did you mean 'cost'?"),
         (("plot", "--width", "wide", "--device", "t4", "-o", "a.png"), "no width in millimetres; write 85"),
-        (("estimate", "resnet18", "--by", "zzz"), "'op', 'kernel'."),  # nothing is near
+        (("estimate", "resnet18", "--by", "zzz"), "'op', 'operator', 'kernel'."),  # nothing is near
     ],
 )
 def test_a_word_that_is_no_choice_is_told_what_was_meant(

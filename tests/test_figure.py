@@ -235,6 +235,11 @@ class TestWhatAMarkIs:
             ("fc", "convolution"),
         ]
 
+    def test_an_operator_is_one_mark_in_all_modules(self) -> None:
+        items = [convolution(), replace(relu(), path="a"), replace(relu(), path="b")]
+        marks = roofline_figure(records(items, [TOY]), by="operator").marks
+        assert [mark.label for mark in marks if not mark.whole] == ["convolution", "elementwise"]
+
     @pytest.mark.parametrize("by", ["kernels", ""])
     def test_an_unknown_kind_of_mark_is_an_error(self, by: str) -> None:
         with pytest.raises(InvalidValue, match="known: model, phase, module, family, module-family, op"):

@@ -154,6 +154,31 @@ def test_calls_of_equal_names_are_timed_apart_by_their_sizes_without_modules(tmp
     assert "as written" not in rl.table(read + estimated(case, first, second, second), by="op", width=80)
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_an_operator_joins_the_calls_of_all_shapes(recorded: bool, tmp_path: Path) -> None:
+    """Two sizes of `mm` in three calls of 3 + 4 + 5 us, and a `relu` of 2; each call is estimated with 1 GFLOP."""
+    small: tuple[str, list[Size]] = ("mm", [(2, 64), (64, 64)])
+    large: tuple[str, list[Size]] = ("mm", [(2, 64), (64, 512)])
+    relu: tuple[str, list[Size]] = ("relu", [(2, 512)])
+    calls = [(name, [*map(list, sizes)], us) for (name, sizes), us in ((small, 3.0), (large, 4.0), (large, 5.0))]
+    path = trace(tmp_path, *calls, ("relu", [[2, 512]], 2.0), recorded=recorded)
+    read = rl.read(path, case={"model": "m", "batch": 2, "dtype": "bf16"})
+    (alone,) = join(read)
+    sizes = [2, 1] if recorded else [None, None]
+    assert [(part.name, part.calls, part.different_shapes) for part in parts(alone, "operator")] == [
+        ("mm", 3, sizes[0]),
+        ("relu", 1, sizes[1]),
+    ]
+    estimate = estimated(Case(model="m", batch=2, dtype="bf16"), small, large, large, relu)
+    (item,) = join(read + estimate)
+    found = [(part.name, part.calls, part.different_shapes, part.seconds) for part in parts(item, "operator")]
+    assert found == [("mm", 3, 2, pytest.approx(12e-6)), ("relu", 1, 1, pytest.approx(2e-6))]
+    table = json.loads(rl.table(read + estimate, by="operator", format="json"))
+    assert [(row["operator"], row["different_shapes"], row["calls"]) for row in table] == [("mm", 2, 3), ("relu", 1, 1)]
+    assert table[0]["flops"] == 3 * 1e9
+    assert (" shapes " in rl.table(read, by="operator")) == recorded
+
+
 def test_a_join_loses_no_time_of_calls_that_cannot_be_told_apart(tmp_path: Path) -> None:
     # Two casts of one size differ in what they return: 12 + 8 us of both, beside 20 of the product.
     case = Case(model="m", batch=8, dtype="bf16")

@@ -34,7 +34,7 @@ DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
 AS_IS = "as-is"
 MODES = ("inference", "train", "prefill", "decode", "generate")
 FORMATS = ("table", "json", "csv", "md", "tex")
-GROUPINGS = ("model", "phase", "module", "family", "module-family", "op", "kernel")
+GROUPINGS = ("model", "phase", "module", "family", "module-family", "op", "operator", "kernel")
 LEVELS = ("dram", "l2", "l1")
 FIGURES = (".png", ".svg", ".pdf", ".html")
 TABLES: dict[str, Format] = {".json": "json", ".csv": "csv", ".md": "md", ".tex": "tex", ".txt": "table"}
@@ -224,8 +224,8 @@ _output_options = all_of(
     click.option(
         "--by",
         type=OneOf(GROUPINGS),
-        help="What a row of the table and a mark of a figure stands for. Default: an overview, and what the records"
-        " allow.",
+        help="What a row of the table and a mark of a figure stands for: op is an operation with its shapes, operator"
+        " all of a name. Default: an overview, and what the records allow.",
     ),
     click.option(
         "--depth",

@@ -57,7 +57,7 @@ def asked_tables(records: RecordSet, view: TableView, *, together: bool = False)
     if by == "module-family":
         records = at_depth(records, view.depth)
     groups = [join(records)] if together else [(item,) for item in join(records)]
-    limit = view.top if together or by not in ("op", "kernel") else view.top or SHOWN
+    limit = view.top if together or by not in ("op", "operator", "kernel") else view.top or SHOWN
     tables = [table for items in groups if (table := _by_pieces(items, by, view)).rows]
     if not tables:
         raise InvalidValue(_NO_KERNELS if by == "kernel" else _NO_PARTS.format(by))

@@ -44,6 +44,7 @@ _TITLES: dict[PartKind, str] = {
     "family": "Operation families",
     "module-family": "Operation families of modules",
     "op": "Operations",
+    "operator": "Operators",
     "kernel": "Kernels",
 }
 
@@ -215,6 +216,18 @@ _OPERATION = (
     replace(SHARE, show="room"),
     *(replace(column, show="always") if column is PIECE_PREDICTED else column for column in _TIMES),
 )
+_OPERATOR = (
+    *CASE,
+    PHASE,
+    Column("operator", "operator", read=_kernel_name, align="left"),
+    Column("family", "family", read="part.kind", align="left", show="files"),
+    Column("different_shapes", "shapes", COUNT, "part.different_shapes", group="work"),
+    replace(_CALLS, show="always"),
+    *PIECE_OF_WORK,
+    *BOUNDS,
+    SHARE,
+    *_TIMES,
+)
 _HIDDEN = (PIECE_PREDICTED.key, "efficiency")
 _KERNEL = (
     *CASE,
@@ -234,7 +247,13 @@ _OF_MODULES = tuple(
     for column in _FAMILY
     for each in ((_PATH, column) if column.key == "family" else (column,))
 )
-PART_COLUMNS = {"family": _FAMILY, "module-family": _OF_MODULES, "op": _OPERATION, "kernel": _KERNEL}
+PART_COLUMNS = {
+    "family": _FAMILY,
+    "module-family": _OF_MODULES,
+    "op": _OPERATION,
+    "operator": _OPERATOR,
+    "kernel": _KERNEL,
+}
 
 
 def part_rows(item: Evidence, by: PartKind) -> list[PartRow]:
@@ -251,7 +270,7 @@ def part_rows(item: Evidence, by: PartKind) -> list[PartRow]:
     rows = [
         PartRow(
             case=item.case,
-            phase=part.phase if by == "op" or len(phases) == 1 else None,
+            phase=part.phase if by in ("op", "operator") or len(phases) == 1 else None,
             part=part,
             total=total,
             of=of,

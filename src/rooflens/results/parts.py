@@ -13,7 +13,7 @@ from rooflens.results.quantities import efficiency
 from rooflens.results.recorded_shapes import CallSizes, sizes_of
 from rooflens.results.totals import Total, grouped_by, sum_of_all
 
-PartKind = Literal["family", "module-family", "op", "kernel"]
+PartKind = Literal["family", "module-family", "op", "operator", "kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class StepPart:
         paths: of the modules that it is in.
         call: what is called; None of a family, and where the shapes are not known.
         shapes: sizes of the tensors that a profiled operation takes, where they were recorded.
+        different_shapes: of an operator, how many different sizes its calls take; None where one is not known.
         records: those that hold its work; without any, only its time is known.
         calls: how often it is called, or launched.
         seconds: measured time of all calls; None where it is not known apart.
@@ -38,6 +39,7 @@ class StepPart:
     paths: tuple[str, ...]
     call: Call | None
     shapes: CallSizes | None
+    different_shapes: int | None
     records: tuple[Record, ...]
     calls: int
     seconds: float | None
@@ -73,6 +75,7 @@ _ALIKE: Mapping[PartKind, Callable[[Record], Hashable]] = {
     "module-family": lambda record: (record.path, record.kind),
     # Calls of the same shapes are one operation, whichever module makes them.
     "op": lambda record: (record.name, record.call, record.shapes, record.phase, record.recomputed),
+    "operator": lambda record: (record.name, record.phase),
     "kernel": lambda record: record.name,
 }
 
@@ -110,8 +113,9 @@ def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> It
     A place that belongs to several parts has a time that nobody can divide: it is a part of its own, without work.
     """
     phases = all(r.phase is not None for r in timed)
-    shapes = any(r.shapes is not None for r in timed)
-    modules = not shapes or any(r.path and not r.path.startswith("(") for r in timed)
+    shapes = by != "operator" and any(r.shapes is not None for r in timed)
+    placed = any(r.path and not r.path.startswith("(") for r in timed)
+    modules = by != "operator" and (placed or not shapes)
 
     def place(record: Record) -> Hashable:
         if by in ("family", "module-family"):
@@ -135,6 +139,7 @@ def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> It
 
 def _part(by: PartKind, records: Sequence[Record], seconds: float | None) -> StepPart:
     first, kinds, phases = records[0], {r.kind for r in records}, {r.phase for r in records}
+    sizes = set(map(sizes_of, records)) if by == "operator" else {None}
     return StepPart(
         name=first.kind if by in ("family", "module-family") else first.name,
         kind=first.kind if len(kinds) == 1 else "",
@@ -142,6 +147,7 @@ def _part(by: PartKind, records: Sequence[Record], seconds: float | None) -> Ste
         paths=tuple(dict.fromkeys(r.path for r in records)),
         call=first.call if by == "op" else None,
         shapes=first.shapes if by == "op" else None,
+        different_shapes=None if None in sizes else len(sizes),
         records=tuple(r for r in records if r.work is not None),
         calls=sum(r.calls for r in records),
         seconds=seconds,

@@ -17,8 +17,8 @@ from rooflens.report.model_families import FAMILIES, colours_tell, family_of
 from rooflens.results import GROUP_KEYS, Evidence, RecordSet
 from rooflens.results.totals import grouped_by
 
-PieceKind = Literal["model", "phase", "module", "family", "module-family", "op", "kernel"]
-BY: tuple[PieceKind, ...] = ("model", "phase", "module", "family", "module-family", "op", "kernel")
+PieceKind = Literal["model", "phase", "module", "family", "module-family", "op", "operator", "kernel"]
+BY: tuple[PieceKind, ...] = ("model", "phase", "module", "family", "module-family", "op", "operator", "kernel")
 
 FEW_LAUNCHES = 12
 """Up to so many launches of kernels are shown one by one, more by the name of the kernel."""
@@ -27,6 +27,7 @@ _PARTS: Mapping[str, Callable[[Record], str]] = {
     "module": GROUP_KEYS["module"],
     "family": GROUP_KEYS["family"],
     "op": GROUP_KEYS["op"],
+    "operator": lambda record: record.name,
     "module-family": lambda record: f"{record.path or '(root)'} {record.kind}",
 }
 """What the records of one part of a case have in common."""
@@ -188,7 +189,7 @@ def _parts(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> It
         phase = first.phase if len(phases) == 1 else None
         label = [
             case,
-            first.kind if by == "family" else first.path or ("(root)" if by == "module-family" else first.name),
+            _short_name(first, by),
             SHORT_PHASES[phase] if phases_told and phase is not None else "",
         ]
         yield Piece(
@@ -201,6 +202,14 @@ def _parts(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> It
             seconds=times.get(key),
             whole_seconds=whole_seconds,
         )
+
+
+def _short_name(record: Record, by: PieceKind) -> str:
+    """Return what names the part that a record is in beside its mark."""
+    if by == "family":
+        return record.kind
+    own = "(root)" if by == "module-family" else record.name
+    return own if by == "operator" else record.path or own
 
 
 def launches(item: Evidence) -> list[Record]:

@@ -24,6 +24,7 @@ _PLURAL: Mapping[PieceKind, str] = {
     "family": "families",
     "module-family": "families in modules",
     "op": "operations",
+    "operator": "operators",
     "kernel": "kernels",
 }
 _NO_KERNELS = "no kernel was counted one by one: an estimate and a trace know operations (by op)"

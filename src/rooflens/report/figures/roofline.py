@@ -47,10 +47,11 @@ _MEANING: Mapping[PieceKind, str] = {
     "family": "one mark per operation family",
     "module-family": "one mark per module and operation family",
     "op": "one mark per operation",
+    "operator": "one mark per operator, whatever its shapes",
     "kernel": "one mark per kernel launch",
 }
 _BY_NAME = "one mark per kernel, its launches together"
-_PARTS = ("module", "family", "module-family", "op", "kernel")
+_PARTS = ("module", "family", "module-family", "op", "operator", "kernel")
 
 
 def roofline_figure(
