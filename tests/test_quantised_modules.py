@@ -6,6 +6,7 @@ import pytest
 import torch
 from benchmarks import quantised_modules
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 import rooflens as rl
 
@@ -124,3 +125,22 @@ def test_the_results_of_torchao_are_as_the_option_says() -> None:
         if row["of"] == "layer":
             ours = quantised_modules.of_layer(quantised_modules.layer(), weights=row["weights"])
             assert ours == row["ours"]
+
+
+class _ScaledWeights(nn.Module):
+    """A weight that is computed from two parameters, as weight norm and the decay of Mamba are; none is quantised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8, 8))
+        self.gain = nn.Parameter(torch.ones(8, 1))
+        self.bias = nn.Parameter(torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(self.bias, x, self.weight * self.gain.exp())
+
+
+@pytest.mark.parametrize("module", [_ScaledWeights(), weight_norm(nn.Linear(8, 8))])
+def test_what_is_computed_from_weights_that_are_no_codes_is_no_dequantisation(module: nn.Module) -> None:
+    total = rl.estimate(module, inputs=(torch.ones(4, 8),), device="t4").total()
+    assert total.surplus == {}

@@ -89,10 +89,7 @@ class _CodeFlow:
 
     def _used(self, operation: Operation) -> None:
         """Scales that are used where codes are become computed there, and what codes are written into."""
-        if any(
-            access.block in self.made or access.block in self.results or access.block in self.stored
-            for access in operation.reads
-        ):
+        if any(access.block in self.results or self._codes(operation, access) for access in operation.reads):
             for access in (*operation.reads, *operation.writes):
                 self.needs |= dict.fromkeys(self.makers.get(access.block, ()), _WHERE_USED)
 
