@@ -171,8 +171,9 @@ def test_an_operator_joins_the_calls_of_all_shapes(recorded: bool, tmp_path: Pat
     ]
     estimate = estimated(Case(model="m", batch=2, dtype="bf16"), small, large, large, relu)
     (item,) = join(read + estimate)
-    found = [(part.name, part.calls, part.different_shapes, part.seconds) for part in parts(item, "operator")]
-    assert found == [("mm", 3, 2, pytest.approx(12e-6)), ("relu", 1, 1, pytest.approx(2e-6))]
+    found = parts(item, "operator")
+    assert [(part.name, part.calls, part.different_shapes) for part in found] == [("mm", 3, 2), ("relu", 1, 1)]
+    assert [part.seconds for part in found] == pytest.approx([12e-6, 2e-6])
     table = json.loads(rl.table(read + estimate, by="operator", format="json"))
     assert [(row["operator"], row["different_shapes"], row["calls"]) for row in table] == [("mm", 2, 3), ("relu", 1, 1)]
     assert table[0]["flops"] == 3 * 1e9
