@@ -275,6 +275,14 @@ def test_each_fabric_has_its_place(name: str, link: str) -> None:
 def test_ridge_of_an_a100() -> None:
     a100 = find("a100-sxm4-40gb")
     assert ridge(a100.require("matmul.bf16"), a100.require("dram")) == pytest.approx(312e12 / 1555e9)
+    assert a100.ridge("matmul.bf16") == pytest.approx(312e12 / 1555e9)
+
+
+def test_ridge_of_a_device_by_name() -> None:
+    t4 = find("t4")
+    assert t4.ridge("vector.fp32") == pytest.approx(8.1e12 / 320e9)
+    for unknown in (("matmul.bf16",), ("dram",), ("vector.fp32", "l1"), ("vector.fp32", "matmul.fp16")):
+        assert t4.ridge(*unknown) is None
 
 
 # Rules --------------------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ CONNECTED = b"==PROF== Connected to process 7 (/opt/program)\n"
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "is empty"),
+        (b"", "is empty: whatever was to write it wrote nothing"),
         (b"NVR\x00\x01", "is damaged: the header at byte 4"),
         (b"SQLite format 3\x00", "a database"),
         (b"PK\x03\x04", "an archive"),
@@ -116,6 +116,8 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, content: bytes, why: str) 
 def test_a_file_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No such file"):
         rl.read(tmp_path / "none.csv")
+    with pytest.raises(FileError, match="'-': standard input can be read only once; write it to a file"):
+        rl.read("-")
     with pytest.raises(FileError, match="holds no record files"):
         rl.read(tmp_path)
     with pytest.raises(InvalidValue, match="at least one file"):

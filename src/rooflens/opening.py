@@ -71,6 +71,8 @@ def opened(path: Path, *, error: type[RooflensError] = FileError, what: str = ""
         raise error(f"{what}{str(path)!r} holds {problem}; write less into one file") from problem
     except (OSError, EOFError, zlib.error) as problem:
         reason = getattr(problem, "strerror", None) or problem
+        if str(path) == "-":
+            reason = "standard input can be read only once; write it to a file, and give that"
         raise error(f"cannot read {what}{str(path)!r}: {reason}") from problem
 
 

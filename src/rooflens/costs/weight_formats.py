@@ -7,7 +7,7 @@ of values, floors and fusion see a step like any other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rooflens.errors import InvalidValue
@@ -152,6 +152,7 @@ def with_weights(trace: Trace, weights: str, group_size: int | None = None) -> T
     for block, (path, size) in inner.items():
         smaller[path] += stored[block].nbytes - sum(form.sizes(stored[block].elements, size))
     count, of = sum(stored[block].elements for block in inner), trace.parameters
+    last = _of_vocabulary(trace.operations, stored, inner) if trace.serving else ""
     return replace(
         trace,
         operations=tuple(made),
@@ -160,9 +161,19 @@ def with_weights(trace: Trace, weights: str, group_size: int | None = None) -> T
         modules=None if trace.modules is None else tuple(_lighter(one, smaller[one.path]) for one in trace.modules),
         notes=(
             *trace.notes,
-            f"weights={weights}: of {of:,} parameters {count:,}, which products alone read, are quantised",
+            f"weights={weights}: of {of:,} parameters {count:,}, which products alone read, are quantised{last}",
         ),
     )
+
+
+def _of_vocabulary(
+    operations: Iterable[Operation], stored: Mapping[int, Access], inner: Mapping[int, tuple[str, int]]
+) -> str:
+    """How many of the weights that are quantised make logits, in words: those of a language model's last product."""
+    *_, last = (block for operation in operations for block, _ in _weights(operation, stored))
+    if last not in inner:  # tied to the embedding
+        return ""
+    return f", {stored[last].elements:,} of them in the last layer, {inner[last][0]}; GPTQ and AWQ keep that one"
 
 
 def _lighter(module: TracedModule, less: int) -> TracedModule:

@@ -17,7 +17,7 @@ from rooflens.readers.record_files import RECORDS
 from rooflens.readers.rocprof_files import ROCPROF, ROCPROF3, is_folder, read_folder
 from rooflens.readers.roof_files import ERT, NERSC, ROCPROF_ROOFS
 from rooflens.readers.time_tables import TIME_TABLES
-from rooflens.readers.unread_files import verdict
+from rooflens.readers.unread_files import EMPTY, verdict
 from rooflens.results import RecordSet
 
 _BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC, ROCPROF_ROOFS, NVPROF, TIME_TABLES, ROCPROF, ROCPROF3)
@@ -60,7 +60,8 @@ def read_file(path: Path, context: ReadContext) -> RecordSet:
             except InvalidValue as error:  # of a case that the file tells of
                 raise FileError(f"{str(path)!r} tells what cannot be: {error}") from error
     said = "; ".join([verdict(start, path.suffix.lower()), *reasons])
-    raise UnknownFormat(f"{str(path)!r} {said}; rooflens reads {', '.join(reader.reads for reader in readers())}")
+    known = f"; rooflens reads {', '.join(reader.reads for reader in readers())}"
+    raise UnknownFormat(f"{str(path)!r} {said}{'' if said == EMPTY else known}")
 
 
 def _usable(records: RecordSet, path: Path) -> RecordSet:

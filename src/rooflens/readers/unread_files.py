@@ -42,6 +42,7 @@ _COLUMNS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"quantity", "value"}), "reported figures: 'rooflens check FILE' takes them"),
 )
 _MOST_LISTED, _LONGEST = 8, 40
+EMPTY = "is empty: whatever was to write it wrote nothing"
 _KEY = re.compile(r'"([^"\\]{1,40})"\s*:')
 _TOML = re.compile(r"\s*(?:\[[\w.\-]+\]|[\w\-]+\s*=\s*\S)", re.ASCII)
 
@@ -51,7 +52,7 @@ def verdict(start: bytes, suffix: str) -> str:
     by_sign = next((what for sign, what in _SIGNS if start.startswith(sign)), None) or _SUFFIXES.get(suffix)
     wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))
     if by_sign is None and not start.removeprefix(b"\xef\xbb\xbf").strip():
-        return "is empty"
+        return EMPTY
     if by_sign is None and b"\x00" in start and not wide:
         return f"is no text (its first bytes are {start[:8].hex(' ')})"
     text = start.decode("utf-16" if wide else "utf-8-sig", errors="replace").lstrip()

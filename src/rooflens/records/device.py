@@ -87,6 +87,18 @@ class Device(Displayed):
         """The ceiling of `resource`, or None."""
         return next((c for c in self.ceilings if c.resource == resource), None)
 
+    def ridge(self, resource: str, level: str = "dram") -> float | None:
+        """FLOP per byte of a level at which a compute unit begins to bind; None where the device lacks either.
+
+        >>> import rooflens as rl
+        >>> round(rl.device("a100-sxm4-40gb").ridge("matmul.bf16"), 1)
+        200.6
+        """
+        compute, memory = self.ceiling(resource), self.ceiling(level)
+        if compute is None or memory is None or not compute.computes or memory.computes:
+            return None
+        return compute.rate / memory.rate
+
     def require(self, resource: str) -> Ceiling:
         """The ceiling of `resource`; MissingCeiling names those that the device has."""
         ceiling = self.ceiling(resource)

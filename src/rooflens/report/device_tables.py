@@ -10,7 +10,6 @@ from rooflens.devices.files import FACTS
 from rooflens.records import Ceiling, Device, Fact
 from rooflens.report.columns import whole
 from rooflens.report.table import PERCENT, Column, Entries, Entry, Table, build
-from rooflens.roofline import ridge
 from rooflens.units import show
 
 _FACTS = ("year", "units", "clock", "memory", "l2", "power")
@@ -132,13 +131,12 @@ def _sheet(device: Device) -> Table:
 
 def _rows(device: Device) -> Iterator[dict[str, Any]]:
     """The rates and facts of a device in one shape."""
-    dram = device.ceiling("dram")
     for ceiling in device.ceilings:
         yield {
             "quantity": ceiling.resource,
             "value": whole(ceiling.rate),
             "unit": "FLOP/s" if ceiling.computes else "B/s",
-            "ridge": _ridge(ceiling, dram),
+            "ridge": device.ridge(ceiling.resource),
             "silicon": ceiling.silicon,
             "accumulate": ceiling.accumulate,
             "origin": ceiling.origin,
@@ -159,15 +157,9 @@ def _rows(device: Device) -> Iterator[dict[str, Any]]:
 def described(device: Device) -> dict[str, Any]:
     """Everything about a device, for a program."""
     fields = asdict(device)
-    dram = device.ceiling("dram")
     for described, ceiling in zip(fields["ceilings"], device.ceilings, strict=True):
-        described["ridge"] = _ridge(ceiling, dram)
+        described["ridge"] = device.ridge(ceiling.resource)
     return fields
-
-
-def _ridge(ceiling: Ceiling, dram: Ceiling | None) -> float | None:
-    """FLOP per DRAM byte at which a compute ceiling begins to bind; None for bandwidths."""
-    return ridge(ceiling, dram) if dram is not None and ceiling.computes else None
 
 
 def _mark(known: Ceiling | Fact) -> str:
