@@ -249,7 +249,8 @@ _output_options = all_of(
         RECORDS,
         *FIGURES,
         *TABLES,
-        help="Also write a file: .jsonl records; .png .svg .pdf .html figure; .json .csv .md .tex table. Repeatable.",
+        help="Also write a file: .jsonl records; .png .svg .pdf .html figure; .json .csv .md .tex .txt table."
+        " Repeatable.",
     ),
 )
 
