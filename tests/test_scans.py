@@ -186,6 +186,15 @@ def test_memory_without_gradients_is_that_of_the_loop() -> None:
     learned = {"x": x.requires_grad_(), "states": states}
     assert code_work(loop, learned, {"x": 1}, 1).scratch == 0  # a fused kernel keeps its inputs alone
 
+    # What a turn takes is most of a short run; at the end of a long one the results, their stack and one like it are.
+    def wide_turns(given: Mapping[str, Tensor]) -> Tensor:
+        made = [(given["x"][:, n, :, None] * given["states"]).sum(-1) for n in range(given["x"].shape[1])]
+        stacked = torch.stack(made, dim=1)
+        return stacked * (stacked + 1)
+
+    plain = {"x": torch.empty(2, 500, 3), "states": torch.empty(50)}
+    assert code_work(wide_turns, plain, {"x": 1}, 1).scratch == 3 * 4 * 2 * 500 * 3
+
     # 80 tokens in chunks of 4: 20 sums, each of which meets all others.
     def chunks(given: Mapping[str, Tensor]) -> Tensor:
         sums: Tensor = given["x"].reshape(-1, 4).sum(1)

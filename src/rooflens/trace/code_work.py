@@ -8,7 +8,8 @@ short runs on fake tensors give the polynomial, whose value at the real length i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import TreeSpec, tree_flatten
 
 from rooflens.costs import cost
-from rooflens.records import Operation, peak_memory
+from rooflens.records import Operation
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.recorder import Recorder
@@ -28,6 +29,8 @@ FEWEST = 8
 itself may be more than what a few add up to."""
 RUNS = 3
 """A polynomial of degree two has three coefficients."""
+LONGER = 8
+"""Further turns of a run in which memory is looked at again."""
 
 UnitAmounts = Mapping[str, int]
 """FLOP per unit, and bytes under "dram"; "missing/NAME" says that operation NAME has no formula."""
@@ -112,13 +115,16 @@ def code_work(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str
         runs = []
     if not runs:
         runs, ahead = [_run(code, tensors, {}, length, length)], 0
+    looked_at = [run.scratch for run in runs]
+    if chunk == 1 and len(runs) == RUNS and max(runs[0].scratch, default=0):
+        looked_at.append(_run(code, tensors, tokens, length, short[0] + LONGER).scratch)
     grown = zip(runs[0].results, runs[min(1, len(runs) - 1)].results, strict=True)
     return CodeWork(
         forward=Growth.of([run.forward for run in runs], ahead),
         backward=Growth.of([run.backward for run in runs], ahead),
         results=tuple(_result_at(one, longer, ahead) for one, longer in grown),
         structure=runs[0].structure,
-        scratch=_scratch_at([run.scratch for run in runs], ahead, chunk),
+        scratch=_scratch_at(looked_at, ahead, chunk),
     )
 
 
@@ -130,16 +136,29 @@ class _Run:
     backward: UnitAmounts
     results: tuple[Any, ...]
     structure: TreeSpec
-    scratch: int
+    scratch: Sequence[int]
 
 
-def _scratch_at(runs: Sequence[int], ahead: int, chunk: int) -> int:
-    """Scratch some turns after the first of three runs; only chunks, which may meet each other, give it a bend."""
+def _scratch_at(runs: Sequence[Sequence[int]], ahead: int, chunk: int) -> int:
+    """Scratch some turns after the first of three runs; only chunks, which may meet each other, give it a bend.
+
+    Which moment needs most may be another one there: what follows a long loop may take more than a turn of it. So those
+    behind the loop are followed too, counted from the end, where each turn has left one or two tensors that are let go
+    at last, or none; as far as they grow evenly, from nothing less, and a fourth, longer run holds no less.
+    """
+    peaks = [max(held, default=0) for held in runs]
     if len(runs) < RUNS:
-        return runs[0]
-    first, second, third = runs
+        return peaks[0]
+    first, second, third, *longer = peaks
     bend = third - 2 * second + first if chunk > 1 else 0
-    return max(0, third + (ahead - 2) * (third - second + bend) + (ahead - 2) * (ahead - 3) // 2 * bend)
+    found = third + (ahead - 2) * (third - second + bend) + (ahead - 2) * (ahead - 3) // 2 * bend
+    for most in longer:
+        ends = ([held[: len(held) - n * left] for n, held in enumerate(runs[:RUNS])] for left in range(3))
+        for one, two, three in (held for each in ends for held in zip(*map(reversed, each), strict=False)):
+            rise = two - one
+            if three - two == rise and FEWEST * rise <= one and one + LONGER * rise <= most:
+                found = max(found, one + ahead * rise)
+    return max(0, found)
 
 
 def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int], length: int, short: int) -> _Run:
@@ -158,7 +177,7 @@ def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int
         first = next(leaf for leaf in leaves if isinstance(leaf, Tensor))
         forward = len(recorder.operations)
         if first.requires_grad and differentiated:
-            scratch = 0
+            scratch = []
             gradient = torch.empty_like(first)
             recorder.phase = "backward"
             with recorder, torch.autocast("cpu", enabled=False):  # as where a step calls backward
@@ -168,10 +187,12 @@ def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int
     return _Run(_summed(operations[:forward]), _summed(operations[forward:]), results, structure, scratch)
 
 
-def _scratch(lifetimes: Lifetimes) -> int:
-    """Bytes at the peak beyond those that are left, unrounded: they grow evenly."""
-    blocks = [replace(block, nbytes=block.size) for block in lifetimes.blocks]
-    return (peak_memory(blocks).peak or 0) - sum(block.nbytes for block in blocks if block.death is None)
+def _scratch(lifetimes: Lifetimes) -> list[int]:
+    """Bytes at each moment beyond those that are left, unrounded: they grow evenly."""
+    moments = [(block.birth, block.size) for block in lifetimes.blocks if block.birth is not None]
+    moments += [(block.death, -block.size) for block in lifetimes.blocks if block.death is not None]
+    left = sum(block.size for block in lifetimes.blocks if block.death is None)
+    return [held - left for held in accumulate(size for _, size in sorted(moments))]
 
 
 def _alike(tensor: Tensor, dim: int | None, length: int, short: int) -> Tensor:
