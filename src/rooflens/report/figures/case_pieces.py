@@ -187,9 +187,10 @@ def _parts(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> It
     for key, records in grouped_by(worked, _PARTS[by]).items():
         first, kinds, phases = records[0], {r.kind for r in records}, {r.phase for r in records}
         phase = first.phase if len(phases) == 1 else None
+        named = "" if by == "operator" else first.path
         label = [
             case,
-            _short_name(first, by),
+            first.kind if by == "family" else named or ("(root)" if by == "module-family" else first.name),
             SHORT_PHASES[phase] if phases_told and phase is not None else "",
         ]
         yield Piece(
@@ -202,14 +203,6 @@ def _parts(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> It
             seconds=times.get(key),
             whole_seconds=whole_seconds,
         )
-
-
-def _short_name(record: Record, by: PieceKind) -> str:
-    """Return what names the part that a record is in beside its mark."""
-    if by == "family":
-        return record.kind
-    own = "(root)" if by == "module-family" else record.name
-    return own if by == "operator" else record.path or own
 
 
 def launches(item: Evidence) -> list[Record]:
