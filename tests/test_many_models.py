@@ -139,7 +139,7 @@ def test_cases_are_named_by_the_options_in_which_they_differ() -> None:
     bare = replace(one, options=(("weights", "fp8"),))
     assert differing([one, other, bare]) == ("seq_len",)
     assert [name_of(case, ["batch size", "seq_len"]) for case in (one, bare)] == ["batch 1 seq_len=4096", "batch 1"]
-    assert name_of(bare, ["seq_len"]) == "no seq_len"
+    assert name_of(bare, ["seq_len"]) == "no option seq_len"
     assert shared([one, other]) == "batch 1, fp32, inference, weights=fp8"
 
 

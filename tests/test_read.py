@@ -161,7 +161,7 @@ def test_of_several_statements_about_a_kernel_the_first_counts(tmp_path: Path) -
     with pytest.raises(InvalidValue, match="states flops twice"):
         parse_statement("a:flops=1, flops=2")
     shown = rl.table(found)
-    assert "no options: " in shown  # what is true of the executed work only says whose it is
+    assert "no option work: " in shown  # what is true of the executed work only says whose it is
 
 
 def test_stated_flop_are_of_the_unit_that_worked() -> None:

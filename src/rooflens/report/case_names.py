@@ -66,9 +66,10 @@ def shared(cases: Sequence[Case]) -> str:
 
 
 def name_of(case: Case, fields: Iterable[str]) -> str:
-    """Return the values of some fields and options of a case; "no batch size" if it has none of them."""
+    """Return the values of some fields and options of a case; "no batch", "no option work" if it has none of them."""
     asked = tuple(fields)
-    return " ".join(filter(None, (_text(case, field) for field in asked))) or f"no {asked[0]}"
+    absent = asked[0] if asked[0] in _FIELDS else f"option {asked[0]}"
+    return " ".join(filter(None, (_text(case, field) for field in asked))) or f"no {absent}"
 
 
 def _texts(cases: Sequence[Case]) -> dict[str, list[str]]:

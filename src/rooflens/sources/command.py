@@ -27,7 +27,7 @@ _COMMANDS = (
 COMMANDS = frozenset(f"{_COMMANDS} run resume status report list show".split())
 OF_MODELS = frozenset(("estimate", "rank", "advise", "measure", "counters", "explain"))
 """Commands that a model follows."""
-_OTHERS = "allow-missing every largest-batch longest-context open suite version"
+_OTHERS = "allow-missing in-full every largest-batch longest-context open suite version"
 _FLAGS = "causal debug estimate fail-if-doubtful force fresh list no-estimate no-recorded quick quiet retry timings"
 FLAGS = frozenset(("-q", *(f"--{name}" for name in f"{_FLAGS} {_OTHERS}".split()))) | {
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind is bool
@@ -44,8 +44,8 @@ VALUED = frozenset(("-b", "-d", "-j", "-o", *(f"--{name}" for name in _VALUED.sp
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind not in (bool, dict)
 }
 _WORDS = (
-    "table json csv md tex text png svg pdf html model phase module family module-family op kernel dram l2 l1 all none"
-    " cpu cuda measured bound runs evidence kernels devices correlation scaling phases throughput answers case"
+    "table json csv md tex text png svg pdf html model phase module family module-family op operator kernel dram l2 l1"
+    " all none cpu cuda measured bound runs evidence kernels devices correlation scaling phases throughput answers case"
     " device batch cost energy predicted time dtype mode options info warning error estimate measure counters replay"
     " gpu tpu soc accelerator"
 )
