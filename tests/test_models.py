@@ -18,8 +18,11 @@ from rooflens.runs.run import Request
 from rooflens.trace import trace
 
 
-@pytest.mark.parametrize("name", sorted({*torchvision_models.smallest_of_each_family(), "swin_v2_t"}))
-def test_every_family_of_torchvision_counts_in_full(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["alexnet", "googlenet", "mobilenet_v3_small", "resnet18", "shufflenet_v2_x0_5", "squeezenet1_1", "swin_v2_t"],
+)
+def test_models_of_torchvision_count_in_full(name: str) -> None:
     assert list(torchvision_models.differences(name)) == []
 
 
