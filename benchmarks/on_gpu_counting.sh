@@ -5,7 +5,7 @@
 # counted_once.py and counted_again.py compare the records afterwards, without a card.
 set -u
 unset PYTHONDONTWRITEBYTECODE # an installation by pip has compiled files
-export PYTHONPATH=".:src:${PYTHONPATH:-}" PYTHONPYCACHEPREFIX="${PYTHONPYCACHEPREFIX:-/tmp/rooflens-compiled}"
+export PYTHONPATH=".:src:${PYTHONPATH:-}" PYTHONPYCACHEPREFIX="${PYTHONPYCACHEPREFIX:-${TMPDIR:-/tmp}/rooflens-compiled}"
 out=$1
 until=$(($(date +%s) + ${2:-570}))
 shift

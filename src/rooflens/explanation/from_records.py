@@ -137,7 +137,7 @@ def _answers(records: RecordSet, case: Case) -> Iterator[AnswersOnDevice]:
 
 
 def _formula(quantity: Quantity, item: Evidence, origin: RateOrigin) -> ExplainedAnswer | None:
-    """How an answer comes about; an energy of a bound says nothing of it, so that is of the expected time."""
+    """Return how an answer comes about. An energy is that of the expected time: a bound has none."""
     time: Time | None = "predicted" if quantity in ENERGIES and origin == "bound" else None
     value, number = quantity.read(item, time=time).value, quantity.number
     if value is None or not isinstance(number, FactorRatio):

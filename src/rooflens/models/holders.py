@@ -183,7 +183,7 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
 
 
 def _kind(container: dict[Any, Any]) -> type[dict[Any, Any]]:
-    """The class whose methods change nothing but the items: those of a subclass may do anything."""
+    """Return the plain class of a dictionary. Its methods change only the items; a subclass may do anything."""
     return OrderedDict if isinstance(container, OrderedDict) else dict
 
 

@@ -32,7 +32,7 @@ def sentence_of(verdict: Verdict, claim: Claim) -> str:
 
 
 def _by_estimates(verdict: Verdict, claim: Claim) -> str:
-    """What judges a claim where nothing was measured: of times the expected ones, or the bounds."""
+    """Return what judges a claim where nothing was measured: expected times or bounds, or estimates."""
     quantities = {side.quantity or claim.quantity for side in (claim.left, claim.right) if side.value is None}
     timed = bool(quantities & {*CLOCKED, *CORRELATIONS})
     times = "bounds" if not verdict.by_expected else "expected times"

@@ -146,8 +146,9 @@ def _finds_it(module: nn.Module, part: str, place: int | str) -> bool:
 
 @cache
 def _handed_on(kind: type, name: str, argument: bool = False) -> tuple[tuple[str, int | str], ...] | None:
-    """To which parts of its own the code of a class hands an attribute, or an argument of `forward`, and where they
-    take it; None if it uses it for more than to look something up.
+    """Return which parts of a module get an attribute of it, or an argument of its `forward`, and as which argument.
+
+    None if the code of the class uses the value for more than to look something up.
     """
     found: list[tuple[str, int | str]] = []
     for base in kind.__mro__:
