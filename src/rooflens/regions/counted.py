@@ -16,8 +16,7 @@ from rooflens.sources.range_names import LOOP_PATH, OPTIMIZER_PATH
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.optimizer_steps import steps_noticed
-from rooflens.trace.recorder import Recorder
-from rooflens.trace.schemas import Schema
+from rooflens.trace.recorder import Dispatched, Recorder
 from rooflens.trace.threads import OtherThreads, followed
 
 COUNTED = (
@@ -146,19 +145,11 @@ class _LiveRecorder(Recorder):
         else:
             self.phase = "forward"
 
-    def _operation(
-        self,
-        schema: Schema,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        outputs: list[torch.Tensor],
-        path: str,
-        recomputed: bool,
-    ) -> Operation:
+    def _operation(self, ran: Dispatched) -> Operation:
         try:
-            return super()._operation(schema, args, kwargs, outputs, path, recomputed)
+            return super()._operation(ran)
         except UNREADABLE:
-            self.unreadable.append((path, schema.name))
+            self.unreadable.append((ran.path, ran.schema.name))
             return _UNKNOWN
 
     def _place(self, name: str) -> tuple[str, bool]:

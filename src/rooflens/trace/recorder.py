@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -30,6 +31,18 @@ FORWARD_ONLY = frozenset({"_fused_rms_norm", "attention", "recurrent", *SCANS})
 
 Counts = tuple[tuple[tuple[str, Phase], int], ...]
 """How many there are, by path and phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """A call that torch has run for us: its arguments and results, the module, and whether it repeats forward work."""
+
+    schema: Schema
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: list[torch.Tensor]
+    path: str
+    recomputed: bool
 
 
 class Recorder(TorchDispatchMode):
@@ -152,19 +165,12 @@ class Recorder(TorchDispatchMode):
         path, recomputed = self._place(schema.name)
         with _uncached(args) if schema.packed else nullcontext():
             results = func(*args, **kwargs)
-        self._see(schema, args, kwargs, _tensors(results), path, recomputed)
+        self._see(Dispatched(schema, args, kwargs, _tensors(results), path, recomputed))
         return results
 
-    def _see(
-        self,
-        schema: Schema,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        outputs: list[torch.Tensor],
-        path: str,
-        recomputed: bool,
-    ) -> None:
+    def _see(self, ran: Dispatched) -> None:
         """Note what has run, and its results."""
+        schema, outputs = ran.schema, ran.outputs
         if schema.note:
             self.notes[schema.note] = None
         if schema.quantises and any(isinstance(t, FakeTensor) for t in outputs):
@@ -173,10 +179,9 @@ class Recorder(TorchDispatchMode):
             for tensor in outputs:
                 self._lifetimes.see(tensor)
             if schema.view:
-                self._views[path, self.phase] += self.stands_for
+                self._views[ran.path, self.phase] += self.stands_for
             elif not schema.free:
-                operation = self._operation(schema, args, kwargs, outputs, path, recomputed)
-                self.add(operation, self._lifetimes.held)
+                self.add(self._operation(ran), self._lifetimes.held)
 
     def _ours(self, value: Any) -> Any:
         """An argument with its tensors as they are in this trace."""
@@ -184,16 +189,9 @@ class Recorder(TorchDispatchMode):
             return value if isinstance(value, FakeTensor) or not value.dim() else self._adopted(value)
         return type(value)(map(self._ours, value)) if type(value) in (list, tuple) else value
 
-    def _operation(
-        self,
-        schema: Schema,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        outputs: list[torch.Tensor],
-        path: str,
-        recomputed: bool,
-    ) -> Operation:
-        given = dict(zip(schema.arguments, args, strict=False)) | kwargs
+    def _operation(self, ran: Dispatched) -> Operation:
+        schema, outputs = ran.schema, ran.outputs
+        given = dict(zip(schema.arguments, ran.args, strict=False)) | ran.kwargs
         check_types(schema.name, given)
         given = {name: self._unpacked(value) for name, value in given.items()}
         taken = [t for name, value in given.items() if name not in schema.unread for t in _tensors(value)]
@@ -209,7 +207,7 @@ class Recorder(TorchDispatchMode):
             writes=sum(access.nbytes for access in writes),
             weight_reads=sum(a.nbytes for a in reads if self._lifetimes.is_parameter(a.block)),
         )
-        return Operation(call, path, self.phase, recomputed, reads, writes)
+        return Operation(call, ran.path, self.phase, ran.recomputed, reads, writes)
 
     def _unpacked(self, value: Any) -> Any:
         """An argument with what its packed objects store in their place."""
