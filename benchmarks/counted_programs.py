@@ -2,7 +2,7 @@
 
 A program that marks one step itself, the same with a region, the same as two processes of torchrun (gloo, on one card),
 and two that are cut off by their limit. The work is known: products of 1,024 in bf16, whose tiles fit. A line for each
-check, and the records in OUT/programs.tgz after each program.
+check, and the records in OUT/programs.tgz after each program; what ncu says goes to the standard error, with times.
 """
 
 from __future__ import annotations
@@ -54,16 +54,14 @@ def main() -> None:
             continue
         file = kept / f"{name.replace(' ', '-')}.jsonl"
         began = time.monotonic()
+        timeline = [sys.executable, str(Path(__file__).with_name("counted_timeline.py"))]
         done = subprocess.run(
-            [sys.executable, "-m", "rooflens", "counters", "-o", str(file), *words],
-            capture_output=True,
-            text=True,
-            check=False,
+            [*timeline, "counters", "-o", str(file), *words], stdout=subprocess.PIPE, text=True, check=False
         )
         print(f"== {name}: {time.monotonic() - began:.1f} s, exit code {done.returncode}", flush=True)
-        file.with_suffix(".txt").write_text(f"{done.stdout}\n{done.stderr}")
+        file.with_suffix(".txt").write_text(done.stdout)
         if not file.exists():
-            print(f"FAILED {name}: no records\n{done.stderr[-2000:]}", flush=True)
+            print(f"FAILED {name}: no records", flush=True)
             continue
         found[name] = rl.read(file).where(source="counters")
         for holds, what in CHECKS[name](found[name], found):

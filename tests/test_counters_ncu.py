@@ -133,19 +133,8 @@ def test_a_run_is_followed(tmp_path: Path) -> None:
     assert heard == ["loss 0.5"]
 
 
-@pytest.mark.parametrize(("expected", "times"), [(3, 1), (9, 0), (None, 0)])
-def test_the_last_expected_kernel_is_told_before_the_report_is_written(
-    tmp_path: Path, expected: int | None, times: int
-) -> None:
-    """Of four kernels the third is the last that was expected."""
-    told: list[bool] = []
-    report = tmp_path / "run.ncu-rep"
-    slow = KERNELS.replace("open(report", "time.sleep(0.2)\nopen(report")
-    collect(played(tmp_path, slow), report, limit=30, expected=expected, counted=lambda: told.append(report.exists()))
-    assert told == [False] * times
-
-
-def test_a_time_limit_stops_ncu_and_keeps_what_it_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", ["", "{} {}\necho over\n"])  # the command ncu is a script that runs the program ncu
+def test_a_time_limit_stops_ncu_and_keeps_what_it_has(tmp_path: Path, script: str) -> None:
     """It is asked as a person would ask, by an interrupt, and then writes its report."""
     text = """
 def stop(*_):
@@ -155,26 +144,39 @@ def stop(*_):
     sys.exit(130)
 signal.signal(signal.SIGINT, stop)
 say('==PROF== Profiling "gemm" - 0: 0%....50%....100% - 3 passes')
+open(report + ".begun", "w").close()
 time.sleep(60)
 """
-    done = collect(played(tmp_path, text), tmp_path / "run.ncu-rep", limit=3)
+    command = played(tmp_path, text)
+    if script:
+        (tmp_path / "ncu").write_text(script.format(*command))
+        command = ["sh", str(tmp_path / "ncu")]
+    told: list[str] = []
+    with started(command) as run:
+        while not (tmp_path / "run.ncu-rep.begun").exists():
+            time.sleep(0.01)
+        done = run.followed(tmp_path / "run.ncu-rep", limit=0.1, progress=lambda _, what: told.append(what))
     assert done.stopped
     assert not done.whole
     assert done.kernels == 1
     assert done.seconds < 30
+    assert "the time limit is over: ncu writes what it has, in at most 20 s" in told
 
 
 def test_an_ncu_that_does_not_stop_is_killed_with_what_it_started(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     text = f"""
 import subprocess
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # and what it starts ignores it too
+child = subprocess.Popen(["sleep", "60"])
 open({str(pid)!r}, "w").write(str(child.pid))
-signal.signal(signal.SIGINT, signal.SIG_IGN)
 open(report, "w").write("part")
 time.sleep(60)
 """
-    done = collect(played(tmp_path, text), tmp_path / "run.ncu-rep", limit=3, grace=1)
+    with started(played(tmp_path, text)) as run:
+        while not (tmp_path / "run.ncu-rep").exists():
+            time.sleep(0.01)
+        done = run.followed(tmp_path / "run.ncu-rep", limit=0.1, grace=0.2)
     assert done.stopped
     deadline = time.monotonic() + 10
     while _runs(int(pid.read_text())):
@@ -196,6 +198,7 @@ def _runs(pid: int) -> bool:
         ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access", "NVreg_RestrictProfilingToAdmin"),
         ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "LibraryNotLoaded"),
         ("==WARNING== No kernels were profiled.", "marked no step"),
+        ("==ERROR== Profiling failed because a driver resource was unavailable. Ensure", "only one can at a time"),
     ],
 )
 def test_why_nothing_was_counted_is_told(tmp_path: Path, says: str, expected: str) -> None:

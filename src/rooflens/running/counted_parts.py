@@ -22,12 +22,14 @@ class CountedPart:
     Attributes:
         read: its launches in order, and how they were read.
         counted: the numbers of the launches that it was to count, in order.
-        lacking: counters that another run should have read, and why it did not.
+        what: its counters tell; "" if all but what other runs tell.
+        lacking: what another run should have told, and why it did not.
     """
 
     done: CollectedReport
     read: Future[tuple[list[KernelLaunch], source.CounterReading]]
     counted: tuple[int, ...]
+    what: str = ""
     lacking: tuple[str, ...] = ()
 
     def by_launch(self, names: Sequence[str]) -> dict[int, KernelLaunch]:
@@ -90,7 +92,8 @@ def notes_on(
 ) -> list[str]:
     """Return how a step was counted, and whether some is missing."""
     launches, kernels = len(parts[0].read.result()[0]), len(plan.stands)
-    notes = [f"counted by ncu {tool.version}{_passes(parts)}; caches {caches(cache)}"]
+    notes = [f"NOT COUNTED: {what}" for what in parts[0].lacking]
+    notes.append(f"counted by ncu {tool.version}{_passes(parts)}; caches {caches(cache)}")
     if len(plan.counted) < kernels:
         for_how_many = f"{launches} launches were counted for {kernels}"
         notes.append(
@@ -100,11 +103,12 @@ def notes_on(
     if some is not None:
         unseen = f"the {len(some.counted)} launches whose tensor instructions no other counter saw"
         notes.append(f"operations of mma.sync were counted for {unseen}")
-    missed = next((part for part in parts if not part.done.whole), None)
-    if missed is not None:
-        notes.append(f"partial: {launches} of {len(plan.counted)} launches were counted ({why_partial(missed.done)})")
+    for part in parts:
+        if not part.done.whole:
+            reached = f"{len(part.read.result()[0])} of {len(part.counted)} launches were counted"
+            notes.append(f"partial: {part.what and f'{part.what}: '}{reached} ({why_partial(part.done)})")
+    if not parts[0].done.whole:
         notes.append(_covered(records))
-    notes += [f"not counted: {what}" for what in parts[0].lacking]
     return [*notes, "times are of another run, which was not replayed"]
 
 

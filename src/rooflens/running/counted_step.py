@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -42,6 +41,8 @@ LOAD_SECONDS = 10.0
 """In which they load torch's libraries on the card, while the profile waits for it."""
 _LAST = "sm__ops_path_tensor_"
 """What names of counters begin with that concern a few launches only."""
+_APART = {"smsp__sass_": "FLOP of the general lanes", _LAST: "operations of mma.sync on tensor cores"}
+"""What groups of counters tell that are counted apart, by the beginnings of their names."""
 LOADING = "times may be too long: a process that counts may still have loaded libraries while the step was profiled"
 BUSY = "bytes may be too many: a process that counts later may still have built the step while another counted"
 
@@ -213,47 +214,40 @@ class StepCounting:
         )
 
     def _counted(self, waiting: WaitingRuns, step: ProfiledStep, progress: Progress) -> list[CountedPart]:
-        """Let one process after the other count; what the first saw tells which launches the last one concerns."""
+        """Let one process after the other count; what the first saw tells which launches the last one concerns.
+
+        The next begins when ncu and its process have ended: until then the driver refuses it the counters.
+        """
         begun, of = time.monotonic(), len(waiting.runs)
-        plans: dict[int, CountingPlan] = {}
         parts: list[CountedPart] = []
         kept: list[Future[None]] = []
-
-        def begin(n: int) -> None:
-            """Let a process count what concerns it, once that is known, unless it does already."""
-            last = n < of and _is_last(waiting.groups[n])
-            if n >= of or n in plans or (last and not parts):
-                return
-            plans[n] = step.plan.only(_with_unseen_work(parts[0], step), step.launches) if last else step.plan
-            if plans[n].counted:
-                if n and not step.together:
-                    waiting.build(n)
-                waiting.count(n, plans[n].rounds)
-
         with ThreadPoolExecutor(of) as reader, ThreadPoolExecutor(1) as keeper:
             for n, (run, group) in enumerate(zip(waiting.runs, waiting.groups, strict=True)):
-                begin(n)
-                counted = plans[n].counted
-                if not counted:
+                plan = step.plan
+                if n and _is_last(group):
+                    plan = plan.only(_with_unseen_work(parts[0], step), step.launches)
+                if not plan.counted:
                     continue
+                if n and not step.together:
+                    waiting.build(n)
+                waiting.count(n, plan.rounds)
                 try:
                     done = run.followed(
                         waiting.report(n),
                         limit=max(1.0, UNTIL[n - of] * self.limit - (time.monotonic() - begun)),
-                        expected=len(counted),
+                        expected=len(plan.counted),
                         progress=self._telling(progress, n, of),
-                        # While it writes its report the next may count, if both are on the card.
-                        counted=partial(begin, n + 1) if step.together else None,
                     )
                 except CountersUnavailable as error:
                     if not parts:
                         raise
-                    parts[0] = replace(parts[0], lacking=(*parts[0].lacking, f"{group[0]} and others: {error}"))
+                    parts[0] = replace(parts[0], lacking=(*parts[0].lacking, f"{_what(group)}, since {error}"))
                     continue
                 finally:
                     kept.append(keeper.submit(self._kept_report, waiting, n))
                 read = reader.submit(read_report, waiting.tool, done.report)
-                parts.append(CountedPart(done=done, read=read, counted=counted))
+                what = _what(group) if n else ""
+                parts.append(CountedPart(done=done, read=read, counted=plan.counted, what=what))
         for report in kept:
             report.result()
         return parts
@@ -303,6 +297,11 @@ def marked(records: Sequence[Record], why: str) -> list[Record]:
 def _with_unseen_work(part: CountedPart, step: ProfiledStep) -> set[int]:
     """The launches that executed instructions of tensor cores, or may have, whose operations were not seen."""
     return {n for n, launch in part.by_launch(step.names).items() if has_unseen_tensor_work(launch.counters)}
+
+
+def _what(group: Sequence[str]) -> str:
+    """What a group of counters that is counted apart tells."""
+    return next(what for beginning, what in _APART.items() if group[0].startswith(beginning))
 
 
 def _is_last(group: Sequence[str]) -> bool:

@@ -19,8 +19,8 @@ from rooflens import units
 from rooflens.errors import CountersUnavailable
 from rooflens.progress import Progress
 
-GRACE_SECONDS = 60.0
-"""For ncu to write what it has when it is told to stop; after that it is killed."""
+GRACE_SECONDS = 20.0
+"""For ncu to end its program and write what it has when it is told to stop; after that it is killed."""
 DRAIN_SECONDS = 1.0
 """For what ncu printed to be read after it has ended."""
 PLAIN = {"LC_ALL": "C", "NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
@@ -39,6 +39,11 @@ LOCKED = (
     "this user may not read the GPU's performance counters (ERR_NVGPUCTRPERM). The administrator opens them for all"
     " users with the line 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in a file under /etc/modprobe.d and a"
     " reload of the driver, or for one program with CAP_SYS_ADMIN (root; in a container --cap-add=SYS_ADMIN)"
+)
+_BUSY = "driver resource was unavailable"
+BUSY = (
+    "another program reads the counters of this GPU, and only one can at a time: end other profilers (ncu, nsys with GPU"
+    " metrics), pause DCGM ('dcgmi profile --pause'), and count again"
 )
 _MOST_KEPT = 20
 """Lines of errors, and of the program's output."""
@@ -92,7 +97,6 @@ class NcuRun:
         expected: int | None = None,
         progress: Progress | None = None,
         echo: Callable[[str], None] | None = None,
-        counted: Callable[[], None] | None = None,
         grace: float = GRACE_SECONDS,
     ) -> CollectedReport:
         """Follow it to its end. After `limit` seconds from now it is told to stop, and writes what it has.
@@ -101,12 +105,11 @@ class NcuRun:
             report: what its command writes.
             expected: launches, for the time that is left.
             echo: given what the program prints.
-            counted: called once as many launches as are expected were counted, before the report is written.
 
         Raises:
             CountersUnavailable: counters are locked, or nothing was counted; ncu's own words are quoted.
         """
-        output = _Output(expected, progress, echo, counted)
+        output = _Output(expected, progress, echo)
         try:
             stopped = _followed(self._run, output, time.monotonic() + limit, grace)
         finally:
@@ -162,7 +165,8 @@ def _followed(run: subprocess.Popen[bytes], output: _Output, deadline: float, gr
             if stopped:
                 return True
             stopped, deadline = True, time.monotonic() + grace
-            run.send_signal(signal.SIGINT)
+            output.stopping(grace)
+            _send(run, signal.SIGINT)
             continue
         if line is None:
             with suppress(subprocess.TimeoutExpired):  # it closed its output and hangs: it is killed
@@ -186,10 +190,20 @@ def _watch(run: subprocess.Popen[bytes], listener: threading.Thread, lines: queu
     lines.put(None)
 
 
-def _kill(run: subprocess.Popen[bytes]) -> None:
+def _send(run: subprocess.Popen[bytes], what: signal.Signals) -> None:
+    """Send a signal to ncu and all that it started, as a terminal does.
+
+    The command `ncu` is a shell script, which waits for the program ncu and passes no signal on.
+    """
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError):  # all have ended
-            os.killpg(run.pid, signal.SIGKILL)
+            os.killpg(run.pid, what)
+    else:
+        run.send_signal(what)
+
+
+def _kill(run: subprocess.Popen[bytes]) -> None:
+    _send(run, signal.SIGKILL)
     run.kill()
     run.wait()
     assert run.stdout is not None
@@ -204,14 +218,13 @@ class _Output:
         expected: int | None,
         progress: Progress | None,
         echo: Callable[[str], None] | None = None,
-        counted: Callable[[], None] | None = None,
     ) -> None:
         self.kernels = 0
         self.passes: int | None = None
         self.errors: list[str] = []
         self.program: list[str] = []
-        self._expected, self._progress, self._echo, self._counted = expected, progress, echo, counted
-        self._first = 0.0
+        self._expected, self._progress, self._echo = expected, progress, echo
+        self._first = self._share = 0.0
 
     def take(self, line: str) -> None:
         if (profiling := _PROFILING.match(line)) is not None:
@@ -226,12 +239,15 @@ class _Output:
             if self._echo is not None:
                 self._echo(line)
 
+    def stopping(self, grace: float) -> None:
+        """Tell that time is up."""
+        if self._progress is not None:
+            self._progress(self._share, f"the time limit is over: ncu writes what it has, in at most {grace:g} s")
+
     def _kernel(self, name: str, passes: str | None) -> None:
         self.kernels += 1
         if passes is not None:
             self.passes = max(self.passes or 0, int(passes))
-        if self.kernels == self._expected and self._counted is not None:
-            self._counted()
         now = time.monotonic()
         if self.kernels == 1:
             self._first = now
@@ -242,14 +258,16 @@ class _Output:
             return
         about = (now - self._first) / max(1, self.kernels - 1) * max(0, self._expected - self.kernels)
         until = f", about {units.show(about, 's', 2)} left" if self.kernels > 1 else ""
-        share = self.kernels / max(self._expected, self.kernels)
-        self._progress(share, f"kernel {self.kernels} of {self._expected}{until}")
+        self._share = self.kernels / max(self._expected, self.kernels)
+        self._progress(self._share, f"kernel {self.kernels} of {self._expected}{until}")
 
 
 def _no_report(done: CollectedReport, limit: float) -> str:
     """The reason why there is no report."""
     if _LOCKED.search(" ".join((*done.errors, *done.output))):
         return LOCKED
+    if any(_BUSY in message for message in done.errors):
+        return BUSY
     if done.stopped and not done.kernels:
         return f"no kernel was counted within the time limit of {limit:g} s; give more (--time-limit)"
     if not done.errors or any(message.startswith(_NOTHING) for message in done.errors):
