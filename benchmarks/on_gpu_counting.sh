@@ -15,7 +15,7 @@ made=$(mktemp -d)
 keep=$made/keep
 mkdir -p "$out" "$keep"
 said='[0-9]* launches were counted for [0-9]*\|every launch was counted[^;]*\|[0-9]* passes per kernel\|partial: [^;]*'
-said="$said"'\|NOT COUNTED[^;]*\|the counted launches stand for [0-9.]* *%\|times may be too long\|bytes may be too many'
+said="$said"'\|NOT COUNTED: [^,]*\|the counted launches stand for [0-9.]* *%\|times may be too long\|bytes may be too many'
 
 # part NAME EXPECTED LIMIT COMMAND...: seconds; $made/NAME.txt and .err have what it prints
 part() {
