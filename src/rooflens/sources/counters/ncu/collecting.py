@@ -42,8 +42,8 @@ LOCKED = (
 )
 _BUSY = "driver resource was unavailable"
 BUSY = (
-    "another program reads the counters of this GPU, and only one can at a time: end other profilers, pause DCGM ('dcgmi"
-    " profile --pause'), and count again"
+    "another program reads the counters of this GPU, and only one can at a time: end other profilers, pause DCGM"
+    " ('dcgmi profile --pause'), and count again"
 )
 _MOST_KEPT = 20
 """Lines of errors, and of the program's output."""
