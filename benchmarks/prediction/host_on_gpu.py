@@ -1,6 +1,10 @@
 """Ask where the host's time goes: the same calls in a row, in a small model, in whole models; one line of JSON each.
 
-PYTHONPATH=.:src:$PYTHONPATH python3 benchmarks/prediction/host_on_gpu.py $OUT
+    PYTHONPATH=.:src:$PYTHONPATH python3 benchmarks/prediction/host_on_gpu.py $OUT
+    PYTHONPATH=.:src:$PYTHONPATH python3 benchmarks/prediction/host_on_gpu.py $OUT --training 35
+
+`--training` asks how long the host takes to issue forward, backward and optimizer of training steps in autocast, with
+images so small that the device is ready sooner: of models by which nothing is judged, and of layers in a row.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ import argparse
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -20,7 +24,7 @@ import torchvision
 from torch import nn
 from torch.nn import functional as F
 
-from rooflens.sources.calibrate.host_costs import host_costs
+from rooflens.sources.calibrate.host_costs import host_costs, small_layer
 
 MODELS = ("resnet50", "vit_b_16", "mobilenet_v3_large", "swin_t", "densenet121")
 """None of those by which predictions are judged."""
@@ -95,14 +99,106 @@ def rows(where: str) -> Any:
                     yield f"{name} training, forward", issued(partial(module, both), where)
 
 
+TRAINED = (
+    *("resnet50", "vit_b_16", "densenet121", "vgg16", "mobilenet_v3_large", "convnext_tiny", "regnet_y_3_2gf"),
+    *("swin_t", "efficientnet_b0", "googlenet", "resnext50_32x4d", "shufflenet_v2_x1_0", "wide_resnet101_2"),
+    *("resnet18", "mnasnet1_0", "regnet_x_1_6gf", "swin_v2_s", "maxvit_t", "efficientnet_b1", "vgg11"),
+)
+SIDE = {"vit_b_16": 224, "swin_t": 224, "swin_v2_s": 256, "maxvit_t": 224}
+"""Pixels of models that take no small images."""
+WIDTH, DEEP = 32, 20
+"""Channels of a layer in a row, and how many are in a row."""
+
+
+class Row(nn.Module):
+    """Equal layers, one after the other."""
+
+    def __init__(self, layer: Callable[[], Callable[[torch.Tensor], torch.Tensor]]) -> None:
+        super().__init__()
+        self.each = [layer() for _ in range(DEEP)]
+        self.modules_of_it = nn.ModuleList(each for each in self.each if isinstance(each, nn.Module))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for each in self.each:
+            x = each(x)
+        return x
+
+
+def layers_in_a_row() -> Iterator[tuple[str, Row, tuple[int, ...]]]:
+    """Name, layers and shape of what they are given."""
+    image, rows = (2, WIDTH, 8, 8), (2, 16, WIDTH)
+    conv = partial(nn.Conv2d, WIDTH, WIDTH, bias=False)
+    yield "relu", Row(nn.ReLU), image
+    yield "gelu", Row(nn.GELU), rows
+    yield "add", Row(lambda: lambda x: x + x), image
+    yield "transpose", Row(lambda: lambda x: x.transpose(1, 2)), rows
+    yield "linear", Row(partial(nn.Linear, WIDTH, WIDTH)), rows
+    yield "linear, no bias", Row(partial(nn.Linear, WIDTH, WIDTH, bias=False)), rows
+    yield "convolution 1x1", Row(partial(conv, 1)), image
+    yield "convolution 3x3", Row(partial(conv, 3, padding=1)), image
+    yield "depthwise", Row(partial(conv, 3, padding=1, groups=WIDTH)), image
+    yield "batch norm", Row(partial(nn.BatchNorm2d, WIDTH)), image
+    yield "layer norm", Row(partial(nn.LayerNorm, WIDTH)), rows
+    yield "attention", Row(lambda: lambda x: F.scaled_dot_product_attention(x, x, x)), (2, 4, 16, WIDTH)
+    yield "join, part", Row(lambda: lambda x: torch.cat([x, x], 1)[:, :WIDTH]), image
+    yield "by its mean", Row(lambda: lambda x: x * x.mean((2, 3), keepdim=True)), image
+
+
+def of_training(module: nn.Module, shape: tuple[int, ...], where: str, tries: int = 6) -> dict[str, float]:
+    """Seconds until forward, backward and optimizer of a step are issued, the device idle before each."""
+    module = module.train().to(where)
+    parameters = list(module.parameters())
+    optimizer = torch.optim.SGD(parameters, lr=1e-6, momentum=0.9) if parameters else None
+    x, samples = torch.randn(shape, device=where, requires_grad=True), []
+    for _ in range(tries + 2):
+        marks = []
+        for phase in range(3):
+            _wait(where)
+            begun = time.perf_counter()
+            if phase == 0:
+                with torch.autocast(where, torch.bfloat16):
+                    y = module(x)
+                    loss = (y.logits if hasattr(y, "logits") else y).float().sum()
+            elif phase == 1:
+                loss.backward()
+            elif optimizer is not None:
+                optimizer.step()
+            marks.append(time.perf_counter() - begun)
+        module.zero_grad()
+        samples.append(marks)
+    return {
+        name: median(its)
+        for name, its in zip(("forward", "backward", "optimizer"), zip(*samples[2:], strict=True), strict=False)
+    }
+
+
+def rows_of_training(where: str, seconds: float) -> Iterator[tuple[str, Any]]:
+    """Models and layers in turn with a probe of the host, until the time is over."""
+    end = time.monotonic() + seconds
+    for name, row, shape in layers_in_a_row():
+        yield f"{DEEP} x {name}", of_training(row, shape, where) | {"shape": shape, "layer": small_layer(where)}
+    for name in TRAINED:
+        if time.monotonic() > end:
+            return
+        options = {"init_weights": False, "aux_logits": False} if name == "googlenet" else {}
+        module = torchvision.models.get_model(name, weights=None, **options)
+        shape = (2, 3, SIDE.get(name, 64), SIDE.get(name, 64))
+        before = small_layer(where)
+        found = of_training(module, shape, where)
+        yield name, found | {"shape": shape, "layer": before, "layer after": small_layer(where)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--where", default="cuda")
+    parser.add_argument("--training", type=float, help="only training, and no longer than these seconds")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    with (given.out / "host.jsonl").open("w") as file, torch.no_grad():
-        for what, found in rows(given.where):
+    training = given.training is not None
+    asked = rows_of_training(given.where, given.training) if training else rows(given.where)
+    with (given.out / "host.jsonl").open("w") as file, torch.set_grad_enabled(training):
+        for what, found in asked:
             file.write(json.dumps({"what": what, "found": found}) + "\n")
             file.flush()
             print(what, found, flush=True)

@@ -3,6 +3,7 @@
     PYTHONPATH=src:. python3 benchmarks/prediction/on_gpu.py OUT --seconds 420
     PYTHONPATH=src:. python3 benchmarks/prediction/on_gpu.py OUT --seconds 110 --judged
     PYTHONPATH=src:. python3 benchmarks/prediction/on_gpu.py OUT --seconds 20 --suite-from 1175
+    PYTHONPATH=src:. python3 benchmarks/prediction/on_gpu.py OUT --seconds 50 --calls calls.jsonl.gz
 
 Writes suite.jsonl, host.json, truth.jsonl and replayed.jsonl to OUT, line by line: what was not reached is not there.
 """
@@ -10,9 +11,10 @@ Writes suite.jsonl, host.json, truth.jsonl and replayed.jsonl to OUT, line by li
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -32,7 +34,7 @@ from rooflens.costs import Arithmetic, cost
 from rooflens.predict import CallOnDevice, card_of, expected_seconds
 from rooflens.predict.suite import suite
 from rooflens.records import Call, Device, Record
-from rooflens.records.calls import to_plain
+from rooflens.records.calls import from_plain, to_plain
 from rooflens.sources.calibrate.host_costs import host_costs
 from rooflens.sources.replay.operands import Untimed
 from rooflens.sources.replay.timed_calls import products_in, timed_call
@@ -95,13 +97,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=420)
     parser.add_argument("--jobs", type=int, default=14)
     parser.add_argument("--judged", action="store_true", help="only replay the calls of truth_models")
+    parser.add_argument("--calls", type=Path, help="only replay the calls that missing_calls.py has listed")
     parser.add_argument("--suite-from", type=int, help="only time the suite's calls from this number on")
     given = parser.parse_args()
     begun = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
     device = rl.device(torch.cuda.get_device_name())
+
+    def left() -> float:
+        return float(given.seconds) - (time.monotonic() - begun)
+
     if given.suite_from is not None:
-        times_of_suite(given.out, device, lambda: given.seconds - (time.monotonic() - begun), given.suite_from)
+        times_of_suite(given.out, device, left, given.suite_from)
+        return
+    if given.calls is not None:
+        replayed_from(given.calls, given.out, device, left)
         return
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
         traced = {model: pool.submit(calls_of, model) for model in (() if given.judged else MODELS)}
@@ -111,9 +121,6 @@ def main() -> None:
                 f"{model}, training": pool.submit(calls_of_training, model) for model in JUDGED[: len(JUDGED) // 2]
             }
             traced |= {model: pool.submit(calls_of, model) for model in JUDGED}
-
-        def left() -> float:
-            return float(given.seconds) - (time.monotonic() - begun)
 
         def told(what: str) -> None:
             print(f"{what}: {given.seconds - left():.0f} s", flush=True)
@@ -166,6 +173,19 @@ def replayed(out: Path, device: Device, traced: dict[str, Future[Any]], left: An
                 if key not in known:
                     known.add(key)
                     _write(file, {"model": model, "tf32": tf32, "call": to_plain(call)} | _timed(call, tf32, device))
+
+
+def replayed_from(calls: Path, out: Path, device: Device, left: Callable[[], float]) -> None:
+    """Replay listed calls, in their order, until the time is over."""
+    done = 0
+    with gzip.open(calls, "rt") as listed, (out / "replayed.jsonl").open("w") as file:
+        for line in listed:
+            if left() < 0:
+                break
+            row = json.loads(line)
+            _write(file, row | _timed(from_plain(row["call"]), row["tf32"], device))
+            done += 1
+    print(f"{done} calls, the last one of {row['model']}; {left():.0f} s left", flush=True)
 
 
 def _timed(call: Call, tf32: bool, device: Device) -> dict[str, Any]:
