@@ -4,7 +4,9 @@
     PYTHONPATH=.:src:$PYTHONPATH python3 benchmarks/prediction/host_on_gpu.py $OUT --training 35
 
 `--training` asks how long the host takes to issue forward, backward and optimizer of training steps in autocast, with
-images so small that the device is ready sooner: of models by which nothing is judged, and of layers in a row.
+images so small that the device is ready sooner: of models by which nothing is judged, and of layers in a row. Then it
+times forward and backward on the device, at batch 64, as they are and with a pause before each, in which the host gets
+so far ahead that the device never waits.
 """
 
 from __future__ import annotations
@@ -172,6 +174,40 @@ def of_training(module: nn.Module, shape: tuple[int, ...], where: str, tries: in
     }
 
 
+AHEAD = ("wide_resnet101_2", "vgg16", "resnet50", "resnext50_32x4d", "vit_b_16", "mobilenet_v3_large", "vgg11")
+PAUSE = 60_000_000
+"""Cycles for which the device pauses: 30 ms, more than the host needs to issue a phase of these models."""
+
+
+def on_the_device(name: str, where: str, tries: int = 3) -> dict[str, list[float]]:
+    """Seconds of forward and backward by events, of single steps; and after a pause, so without a host in them."""
+    module = torchvision.models.get_model(name, weights=None).train().to(where)
+    x, y = torch.randn(64, 3, 224, 224, device=where), torch.randint(0, 1000, (64,), device=where)
+    found: dict[str, list[float]] = {}
+    for paused in (False, True):
+        for number in range(tries + 2):
+            module.zero_grad()
+            _wait(where)
+            begin, middle, end, last = (torch.cuda.Event(enable_timing=True) for _ in range(4))
+            if paused:
+                torch.cuda._sleep(PAUSE)
+            begin.record()
+            with torch.autocast(where, torch.bfloat16):
+                loss = F.cross_entropy(module(x), y)
+            middle.record()
+            if paused:
+                torch.cuda._sleep(PAUSE)
+            end.record()
+            loss.backward()
+            last.record()
+            _wait(where)
+            if number > 1:
+                kind = ", ahead" if paused else ""
+                found.setdefault(f"forward{kind}", []).append(begin.elapsed_time(middle) / 1e3)
+                found.setdefault(f"backward{kind}", []).append(end.elapsed_time(last) / 1e3)
+    return found
+
+
 def rows_of_training(where: str, seconds: float) -> Iterator[tuple[str, Any]]:
     """Models and layers in turn with a probe of the host, until the time is over."""
     end = time.monotonic() + seconds
@@ -186,6 +222,8 @@ def rows_of_training(where: str, seconds: float) -> Iterator[tuple[str, Any]]:
         before = small_layer(where)
         found = of_training(module, shape, where)
         yield name, found | {"shape": shape, "layer": before, "layer after": small_layer(where)}
+        if name in AHEAD and where == "cuda":
+            yield f"{name}, on the device", on_the_device(name, where)
 
 
 def main() -> None:
