@@ -58,6 +58,12 @@ def case(records: rl.RecordSet) -> dict[str, Any]:
     }
 
 
+def lost(records: rl.RecordSet) -> str:
+    """The notes on counters that a run lost: its totals are then no totals. "" if it is whole."""
+    lacks = ("not counted: ", "partial: ")
+    return "; ".join(dict.fromkeys(note for note in records.notes if note.lower().startswith(lacks)))
+
+
 def families(records: rl.RecordSet) -> Iterator[dict[str, Any]]:
     """One row per phase and family."""
     for item in executed(records, "family"):

@@ -4,8 +4,8 @@
 
 RECORDS are files of `rooflens counters MODEL -o`. Each is compared with the cases of results/counted-h200.json, by
 phase and family, with earlier record files of the same case, by phase, and with the reports of ncu in FOLDER, as a
-whole. A line for each; those with another card are shown and not judged, since caches and kernels differ. The exit code
-is 1 where one is beyond the limits, or nothing was there to compare.
+whole. A line for each; those with another card are shown and not judged, since caches and kernels differ, and a run that
+lost counters is left out. The exit code is 1 where one is beyond the limits, or nothing was there to compare.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.counted import families
+from benchmarks.counted import families, lost
 
 import rooflens as rl
 from rooflens.records import Phase
@@ -67,7 +67,13 @@ def main() -> None:
     parser.add_argument("--earlier", nargs="*", default=[], type=Path)
     parser.add_argument("--own", type=Path)
     asked = parser.parse_args()
-    made = [its for path in asked.files for its in comparisons(rl.read(path), asked.earlier, asked.own)]
+    made: list[Comparison] = []
+    for path in asked.files:
+        records = rl.read(path)
+        if why := lost(records.where(source="counters")):
+            print(f"left out: {path.name}: {why}")
+        else:
+            made += comparisons(records, asked.earlier, asked.own)
     for its in made:
         ratios = ", ".join(f"{name} {ratio:.4f}" for name, ratio in its.ratios.items())
         verdict = ("again " if its.holds else "DIFFER") if its.same_card else "other card"

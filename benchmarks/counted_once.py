@@ -2,7 +2,8 @@
 
     PYTHONPATH=src:. python benchmarks/counted_once.py OUT... [--out benchmarks/results/counted-once-h200.json]
 
-Each OUT holds NAME.jsonl and NAME-every.jsonl, and what `on_gpu_counting.sh` said of them; a later OUT goes first.
+Each OUT holds NAME.jsonl and NAME-every.jsonl, and what `on_gpu_counting.sh` said of them; a later OUT goes first. A run
+that lost counters is left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from benchmarks.counted import lost
 
 import rooflens as rl
 from rooflens.results import RecordSet
@@ -29,6 +32,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     asked = parser.parse_args()
     found = {path.stem: path for folder in asked.folders for path in sorted(folder.glob("*.jsonl"))}
+    for name, path in list(found.items()):
+        if why := lost(read(path)):
+            print(f"left out: {name}: {why}")
+            del found[name]
     cases = {name: case(path) for name, path in found.items() if not name.endswith(EVERY)}
     for name, path in found.items():
         once = found.get(name.removesuffix(EVERY))

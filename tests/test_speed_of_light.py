@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.test_counters_joined import counted
@@ -52,6 +53,25 @@ def test_shares_of_ceilings() -> None:
     text = rl.table(found, width=200)
     assert "Kernels: " in text
     assert "100 %" in text
+
+
+def test_a_record_file_is_held_against_other_ceilings(tmp_path: Path) -> None:
+    """Counted under data-sheet ceilings without L1; 500 of 1000 bytes at L1 in 1 s."""
+    its = kernel("gemm", 1.0, {"matmul.bf16": 1000.0}, {"l1": 500.0, "dram": 5.0})
+    RecordSet([its], devices={DEVICE.name: DEVICE}).save(tmp_path / "run.jsonl")
+    l1 = Ceiling(resource="l1", rate=1000.0, silicon="memory", origin="measured", reference="by hand")
+    calibrated = replace(DEVICE, name="mine", ceilings=(*DEVICE.ceilings, l1))
+    (row,) = rows(read := rl.read(tmp_path / "run.jsonl", device=calibrated))
+    assert (row.ceilings["l1"], row.ceilings["tensor cores"]) == (0.5, 1.0)
+    assert "the ceilings are those of mine; the file has those of h200-sxm-141gb" in read.notes
+    (row,) = rows(rl.read(tmp_path / "run.jsonl"))
+    assert row.ceilings["l1"] is None
+    # A comparison of devices keeps them: nobody knows which was meant.
+    other = replace(its, case=replace(its.case, device="t4"))
+    RecordSet([its, other], devices={DEVICE.name: DEVICE}).save(tmp_path / "two.jsonl")
+    two = rl.read(tmp_path / "two.jsonl", device=calibrated)
+    assert [case.device for case in two.cases] == ["h200-sxm-141gb", "t4"]
+    assert any("of several devices (h200-sxm-141gb, t4)" in note for note in two.notes)
 
 
 def test_what_means_nothing_or_has_no_rate_is_unknown() -> None:

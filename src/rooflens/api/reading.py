@@ -41,7 +41,8 @@ def read(
     (a device and records); and what other packages read.
 
     Args:
-        device: on which counters and traces were taken; default: the one that the file names.
+        device: on which it ran, whose ceilings apply; default: the one that the file names. A record file with cases of
+            several devices keeps these.
         work: the algorithm's work of kernels that only you know, by a part or pattern of their name:
             ``{"my_gemm*": {"flops": 2 * 4096**3, "dram": 100663296}}``. Besides ``flops`` a resource may be named
             (``matmul.bf16``). It stands in a case of its own (``work=stated``), beside what was executed.

@@ -32,7 +32,9 @@ from rooflens.runs.options import OF_STEP, OPTIONS
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--device", type=DeviceName(), help="The device that ran the kernels; default: the one that the file names."
+    "--device",
+    type=DeviceName(),
+    help="The device that ran the kernels, by name or as a file of its ceilings; default: the one that the file names.",
 )
 @click.option(
     "--work",

@@ -9,7 +9,7 @@ from rooflens.devices import catalogued_or_none
 from rooflens.errors import RecordFileError
 from rooflens.opening import text_of
 from rooflens.readers.reader import ReadContext, Reader
-from rooflens.records import Case, RecordFile, read_records
+from rooflens.records import Case, Device, RecordFile, read_records
 from rooflens.results import RecordSet
 
 
@@ -18,14 +18,14 @@ def _recognises(head: bytes) -> bool:
     return first.startswith("{") and '"type":"header"' in first
 
 
-def _read(path: Path, _: ReadContext) -> RecordSet:
+def _read(path: Path, context: ReadContext) -> RecordSet:
     """The records, the first with what is doubtful about the file; roofs alone are a file that promises no record."""
     file = read_records(path)
     if not file.records and not file.failures and (file.doubts or not file.devices):
         raise RecordFileError(
             f"{path} holds no record: only its header is there. Copy it again, or run again what wrote it"
         )
-    file, told = _with_known_devices(file)
+    file, told = _with_known_devices(file) if context.device is None else _on_device(file, context.device)
     notes = (*file.doubts, *told)
     if not file.records or not notes:
         return RecordSet.of(file)
@@ -33,10 +33,26 @@ def _read(path: Path, _: ReadContext) -> RecordSet:
     return RecordSet.of(replace(file, records=(replace(first, notes=(*first.notes, *notes)), *others)))
 
 
+def _named_devices(file: RecordFile) -> set[str | None]:
+    """What the cases of a file call their devices; None where one names none."""
+    return {item.case.device for item in (*file.records, *file.failures)}
+
+
+def _on_device(file: RecordFile, device: Device) -> tuple[RecordFile, list[str]]:
+    """The file with the ceilings of a device that its user names, if all of it is of one device, and a note."""
+    names = _named_devices(file)
+    if len(names) > 1:
+        told = ", ".join(sorted(name or "none" for name in names))
+        return file, [f"the cases are of several devices ({told}), so they keep these"]
+    (name,) = names or {device.name}
+    notes = [f"the ceilings are those of {device.name}; the file has those of {name}"] if name != device.name else []
+    moved = file.with_cases(lambda case: replace(case, device=device.name))
+    return replace(moved, devices=file.devices | {device.name: device}), notes
+
+
 def _with_known_devices(file: RecordFile) -> tuple[RecordFile, list[str]]:
     """The file with devices of the catalogue that its cases name and its header lacks, under their own names."""
-    cases = [*(record.case for record in file.records), *(failure.case for failure in file.failures)]
-    named = {case.device for case in cases} - {None, *file.devices}
+    named = _named_devices(file) - {None, *file.devices}
     found = {name: device for name in sorted(filter(None, named)) if (device := catalogued_or_none(name)) is not None}
     if not found:
         return file, []

@@ -285,7 +285,7 @@ def joined(waiting: WaitingRuns, parts: Sequence[CountedPart], case: Case, step:
     found, strangers = counted_launches(parts, step.names, case)
     first, *others = spread(found, strangers, step.shares, step.plan)
     notes = notes_on(waiting.tool, parts, step.plan, [first, *others], waiting.cache)
-    return [replace(first, notes=(*first.notes, *notes, *step.notes)), *others]
+    return [replace(first, notes=(*notes, *first.notes, *step.notes)), *others]
 
 
 def marked(records: Sequence[Record], why: str) -> list[Record]:
