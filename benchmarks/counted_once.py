@@ -2,8 +2,8 @@
 
     PYTHONPATH=src:. python benchmarks/counted_once.py OUT... [--out benchmarks/results/counted-once-h200.json]
 
-Each OUT holds NAME.jsonl and NAME-every.jsonl, and what `on_gpu_counting.sh` said of them; a later OUT goes first. A run
-that lost counters is left out.
+Each OUT holds NAME.jsonl and NAME-every.jsonl, and what `on_gpu_counting.sh` said of them; a later OUT goes first. A
+run that lost counters is left out.
 """
 
 from __future__ import annotations
