@@ -4,8 +4,8 @@
 
 RECORDS are files of `rooflens counters MODEL -o`. Each is compared with the cases of results/counted-h200.json, by
 phase and family, with earlier record files of the same case, by phase, and with the reports of ncu in FOLDER, as a
-whole. A line for each; those with another card are shown and not judged, since caches and kernels differ. A run that lost
-counters is left out. The exit code is 1 where one is beyond the limits, or nothing was there to compare.
+whole. A line for each; those with another card are shown and not judged, since caches and kernels differ. A run that
+lost counters is left out. The exit code is 1 where one is beyond the limits, or nothing was there to compare.
 """
 
 from __future__ import annotations
