@@ -35,7 +35,8 @@ def _read(path: Path, context: ReadContext) -> RecordSet:
 
 def _named_devices(file: RecordFile) -> set[str | None]:
     """What the cases of a file call their devices; None where one names none."""
-    return {item.case.device for item in (*file.records, *file.failures)}
+    cases = [*(record.case for record in file.records), *(failure.case for failure in file.failures)]
+    return {case.device for case in cases}
 
 
 def _on_device(file: RecordFile, device: Device) -> tuple[RecordFile, list[str]]:
@@ -47,7 +48,7 @@ def _on_device(file: RecordFile, device: Device) -> tuple[RecordFile, list[str]]
     (name,) = names or {device.name}
     notes = [f"the ceilings are those of {device.name}; the file has those of {name}"] if name != device.name else []
     moved = file.with_cases(lambda case: replace(case, device=device.name))
-    return replace(moved, devices=file.devices | {device.name: device}), notes
+    return replace(moved, devices={**file.devices, device.name: device}), notes
 
 
 def _with_known_devices(file: RecordFile) -> tuple[RecordFile, list[str]]:
