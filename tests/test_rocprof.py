@@ -144,6 +144,16 @@ def test_requests_of_128_bytes(tmp_path: Path) -> None:
     assert record.work.bytes == {"dram": dram, "l1": 6 * 128}
 
 
+def test_a_kernel_runs_on_one_device_of_a_board(tmp_path: Path) -> None:
+    """An MI250X is two: 1638.4 MB of one take 1 ms at half of its 3276.8 GB/s. A record file of it too."""
+    read(tmp_path, VERSION_3 + third("a", "FETCH_SIZE", "1600000") + third("a", "WRITE_SIZE", "0"))
+    found = rl.read(tmp_path / "results.csv", device="mi250x")
+    assert found.cases[0].device == "instinct-mi250x-both-gcds-one-of-2"
+    assert found.total().seconds == pytest.approx(1e-3)
+    found.save(tmp_path / "run.jsonl")
+    assert rl.read(tmp_path / "run.jsonl", device="mi250x").total().seconds == pytest.approx(1e-3)
+
+
 def test_the_third_version_has_a_row_per_counter(tmp_path: Path) -> None:
     rows = [third("a", "SQ_INSTS_VALU_MFMA_MOPS_BF16", "8"), third("a", "FETCH_SIZE", "4")]
     rows += [third("b", "FETCH_SIZE", "1", 2), third("a", "WRITE_SIZE", "2.5"), third("b", "WRITE_SIZE", "0", 2)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rooflens.devices import by_title
 from rooflens.devices.files import slug
+from rooflens.devices.reserves import one_of
 from rooflens.records import AS_IS, Case, Device, Scalar
 from rooflens.results import RecordSet
 
@@ -25,8 +26,12 @@ class ReadContext:
     device: Device | None = None
 
     def device_of(self, title: str | None) -> Device | None:
-        """Return the user's device, else the GPU of the catalogue that drivers report by this title."""
-        return self.device or (by_title(title, "gpu") if title else None)
+        """Return the user's device, else the GPU of the catalogue that drivers report by this title.
+
+        Of a board with several devices, as an MI250X is, a kernel runs on one.
+        """
+        device = self.device or (by_title(title, "gpu") if title else None)
+        return device if device is None or device.count > 1 else one_of(device)[0]
 
     def device_name(self, title: str | None) -> str | None:
         """Return the name of that device in cases: one that the catalogue lacks is called by its title."""

@@ -25,7 +25,8 @@ def _read(path: Path, context: ReadContext) -> RecordSet:
         raise RecordFileError(
             f"{path} holds no record: only its header is there. Copy it again, or run again what wrote it"
         )
-    file, told = _with_known_devices(file) if context.device is None else _on_device(file, context.device)
+    device = context.device_of(None)
+    file, told = _with_known_devices(file) if device is None else _on_device(file, device)
     notes = (*file.doubts, *told)
     if not file.records or not notes:
         return RecordSet.of(file)
