@@ -410,6 +410,32 @@ def test_counters_of_a_run_that_failed_are_missing_and_the_others_stay(
     assert any(note.startswith(why) for note in found.notes)
 
 
+def cut_off(counter: str) -> str:
+    """The played ncu; the process that reads such a counter reaches the first launch only."""
+    begin = "names = names[:1] if cut else names\nfor n, name in enumerate(names):\n    print"
+    text = NCU.replace("step = [", f"cut = {counter!r} in sys.argv[3]\nstep = [")
+    return text.replace("for n, name in enumerate(names):\n    print", begin) + "sys.exit(9 * cut)\n"
+
+
+def test_a_later_run_that_is_cut_off_leaves_flop_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the general lanes those of the products are counted, and not those of the third kernel."""
+    monkeypatch.setitem(globals(), "NCU", cut_off("smsp"))
+    found = RecordSet(played(tmp_path, monkeypatch).records)
+    assert found.total().bytes["dram"] == 4030
+    assert [bool(record.work and record.work.missing) for record in found] == [False, True, False]
+    why = "partial: FLOP of the general lanes: 1 of 2 launches were counted (ncu ended with code 9)"
+    assert why in found.notes
+    assert not any("stand for" in note for note in found.notes)  # all have bytes
+
+
+def test_what_only_a_later_run_reached_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first was cut off after the products, 4 of 6 us: of the third kernel no bytes are known."""
+    monkeypatch.setitem(globals(), "NCU", cut_off("dram"))
+    found = RecordSet(played(tmp_path, monkeypatch).records)
+    assert [UNREACHED in record.notes for record in found] == [False, True, False]
+    assert any(note.startswith("the counted launches stand for 66.7%") for note in found.notes)
+
+
 CUT = """for n, name in enumerate(names):
     if n == 1:
         try:

@@ -13,6 +13,7 @@ from rooflens.running.observations import CountingPlan
 from rooflens.sources.counters import short
 from rooflens.sources.profile import TimeShare
 from rooflens.sources.profile.events import DeviceActivity
+from rooflens.sources.profile.launches import launch_order
 
 REPLAYED = "the time is ncu's own, of a replayed kernel: no launch of a plain run stands beside it"
 UNCOUNTED = "copies and fills have a time and no counters"
@@ -80,7 +81,7 @@ def kernels_of(shares: Iterable[TimeShare]) -> list[TimeShare]:
 def _in_order(shares: Iterable[TimeShare]) -> list[tuple[TimeShare, DeviceActivity]]:
     """Return device activities with their shares, in the order in which the host launched them."""
     launched = [(share, share.activity) for share in shares if share.activity is not None]
-    return sorted(launched, key=lambda item: (item[1].correlation is None, item[1].correlation or 0, item[1].start))
+    return sorted(launched, key=lambda item: launch_order(item[1]))
 
 
 def pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -53,19 +53,18 @@ def counted_launches(
     """Return what was counted by the number of the launch, and kernels that the step does not have.
 
     Args:
-        parts: of the same step; the first has the kernels that stand for themselves if they are not known.
+        parts: of the same step. The first has bytes: launches that it did not reach are not counted, whatever others
+            know of them.
         names: of the kernels of the step.
 
     Raises:
         FileError: a report holds nothing that can be read.
     """
-    together: dict[int, KernelLaunch] = {}
-    for part in parts:
+    together = parts[0].by_launch(names)
+    for part in parts[1:]:
         for number, launch in part.by_launch(names).items():
-            base = together.setdefault(number, launch)
-            if base is not launch:
-                for name, value in launch.values.items():
-                    base.add(name, value)
+            for name, value in launch.values.items() if number in together else ():
+                together[number].add(name, value)
     launches, reading = parts[0].read.result()
     known = {id(launch) for launch in together.values()}
     strange = [launch for launch in launches if id(launch) not in known]

@@ -65,9 +65,9 @@ class Round:
     after: frozenset[int] = frozenset()
 
 
-def in_order(activities: Sequence[DeviceActivity]) -> list[DeviceActivity]:
-    """Return activities in the order in which the host launched them."""
-    return sorted(activities, key=lambda its: (its.correlation is None, its.correlation or 0, its.start))
+def launch_order(activity: DeviceActivity) -> tuple[bool, int, float]:
+    """Return a key that sorts activities as the host launched them."""
+    return activity.correlation is None, activity.correlation or 0, activity.start
 
 
 def called_launches(events: Events, groups: Sequence[int | None]) -> Iterator[CalledLaunch]:
@@ -92,7 +92,7 @@ def called_launches(events: Events, groups: Sequence[int | None]) -> Iterator[Ca
             launched[event.event.correlation] = number, event.event.start
     begun.sort()
     of_step = [share.activity for share in attribute(events) if share.activity is not None]
-    for activity in in_order([its for its in of_step if its.kind == "kernel"]):
+    for activity in sorted((its for its in of_step if its.kind == "kernel"), key=launch_order):
         call, start = launched.get(activity.correlation or 0, (None, activity.start))
         before = begun[n - 1][1] if (n := bisect_right(begun, (start, len(groups)))) else BEFORE_ALL
         yield CalledLaunch(
