@@ -2,8 +2,8 @@
 
     PYTHONPATH=src:. python benchmarks/counted_once.py OUT... [--out benchmarks/results/counted-once-h200.json]
 
-Each OUT holds NAME.jsonl and NAME-every.jsonl, and what `on_gpu_counting.sh` said of them; a later OUT goes first. A
-run that lost counters is left out.
+Each OUT holds NAME.jsonl and NAME.err, and NAME-every.jsonl, and what `on_gpu_counting.sh` said of them; a later OUT
+goes first. A run that lost counters is left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path, metavar="OUT")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     asked = parser.parse_args()
-    found = {path.stem: path for folder in asked.folders for path in sorted(folder.glob("*.jsonl"))}
+    files = (path for folder in asked.folders for path in sorted(folder.glob("*.jsonl")))
+    found = {path.stem: path for path in files if path.with_suffix(".err").exists()}
     for name, path in list(found.items()):
         if why := lost(read(path)):
             print(f"left out: {name}: {why}")
@@ -42,7 +43,7 @@ def main() -> None:
         if name.endswith(EVERY) and once is not None:
             a, b = read(once), read(path)
             print("\n".join(agreement(name.removesuffix(EVERY), a, b)))
-            cases[name.removesuffix(EVERY)]["over_every"] = margins(a, b)
+            cases[name.removesuffix(EVERY)] |= {"over_every": margins(a, b), "every": said_of(path)}
     for its in cases.values():
         print(f"{its['case']}: {its['counted']} of {its['launches']} launches, {its.get('seconds')} s")
     if asked.out is not None:
@@ -64,15 +65,21 @@ def case(path: Path) -> dict[str, Any]:
         "counted": sum(EQUAL not in record.notes for record in launches),
         "commit": environment.commit,
     }
-    said = path.with_name("said.txt")
-    for line in said.read_text().splitlines() if said.exists() else ():
-        if (its := _SAID.match(line)) is not None and its["name"] == path.stem:
-            found |= {"seconds": float(its["seconds"]), "report_bytes": int(its["bytes"]), "passes": int(its["passes"])}
+    found |= said_of(path)
     stages = (_STAGE.match(line) for line in path.with_suffix(".err").read_text().splitlines())
     found["timeline"] = [
         [float(its[1]), float(its[2]), its[3].rpartition(": ")[2]] for its in stages if its is not None
     ]
     return found
+
+
+def said_of(path: Path) -> dict[str, float | int]:
+    """What the script that counted said of it: wall time, size of the reports and passes; nothing, if it did not."""
+    said = path.with_name("said.txt")
+    for line in said.read_text().splitlines() if said.exists() else ():
+        if (its := _SAID.match(line)) is not None and its["name"] == path.stem:
+            return {"seconds": float(its["seconds"]), "report_bytes": int(its["bytes"]), "passes": int(its["passes"])}
+    return {}
 
 
 def margins(once: RecordSet, every: RecordSet) -> dict[str, dict[str, float]]:

@@ -144,21 +144,27 @@ def executed_ratios() -> Iterator[str]:
 
 def counted_once() -> Iterator[str]:
     """Wall time of counting a step, and how totals differ from those of the step whose launches were all counted."""
-    cases = _load("counted-once-h200.json")["cases"]
+    cases = sorted(_load("counted-once-h200.json")["cases"], key=lambda its: its["launches"])
+    names = {its["case"]: its["case"].split(" on ")[0].replace(".json", "") for its in cases}
     yield f"{cases[0]['card']}, torch {cases[0]['torch']}; {cases[0]['how'].split(',')[0]}."
     yield ""
-    yield "| step | launches | counted | passes | reports | wall time |"
-    yield "|---|---:|---:|---:|---:|---:|"
+    yield "| step | launches | counted | passes | reports | wall time | `--every` |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
     for its in cases:
+        every = f"{its['every']['seconds']:.1f} s" if "every" in its else ""
         yield (
-            f"| {its['case'].split(' on ')[0].replace('.json', '')} | {its['launches']:,} | {its['counted']}"
-            f" | {its['passes']} | {its['report_bytes'] / 1e6:.1f} MB | {its['seconds']:.1f} s |"
+            f"| {names[its['case']]} | {its['launches']:,} | {its['counted']} | {its['passes']}"
+            f" | {its['report_bytes'] / 1e6:.1f} MB | {its['seconds']:.1f} s | {every} |"
         )
+    yield ""
+    yield "Distinct launches over all:"
+    yield ""
+    yield "| step | phase | FLOP | DRAM | L2 | L1 |"
+    yield "|---|---|---:|---:|---:|---:|"
     for its in cases:
         for phase, over in its.get("over_every", {}).items():
-            differs = ", ".join(f"{name} {100 * value:+.2f} %" for name, value in over.items())
-            yield ""
-            yield f"{its['case'].split(' on ')[0]}, {phase}, distinct launches over all: {differs}."
+            shown = (f"{100 * over[name] + 0:+.2f} %" for name in ("flop", "dram", "l2", "l1"))
+            yield f"| {names[its['case']]} | {phase} | {' | '.join(shown)} |"
 
 
 PARTS = {

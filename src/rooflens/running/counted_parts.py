@@ -103,10 +103,11 @@ def notes_on(
         unseen = f"the {len(some.counted)} launches whose tensor instructions no other counter saw"
         notes.append(f"operations of mma.sync were counted for {unseen}")
     for part in parts:
-        if not part.done.whole:
-            reached = f"{len(part.read.result()[0])} of {len(part.counted)} launches were counted"
-            notes.append(f"partial: {part.what and f'{part.what}: '}{reached} ({why_partial(part.done)})")
-    if not parts[0].done.whole:
+        reached = len(part.read.result()[0])
+        if reached < len(part.counted) and not part.done.whole:
+            its = f"{reached} of {len(part.counted)} launches were counted ({why_partial(part.done)})"
+            notes.append(f"partial: {part.what and f'{part.what}: '}{its}")
+    if launches < len(plan.counted) and not parts[0].done.whole:
         notes.append(_covered(records))
     return [*notes, "times are of another run, which was not replayed"]
 
