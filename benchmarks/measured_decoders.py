@@ -6,9 +6,9 @@
 
 `measure` takes whole answers, prefill, decode (eager, from CUDA graphs, with a static cache) and training steps in
 bf16, and decode with int8 and fp8 weights: what the file lacks, the most telling ones first, until its time is over.
-One worker serves all; others beside it make the estimates, with the libraries that run here. Every line is written as
-soon as it is known: a step that was run, or an estimate of one. `compare` makes the estimates that the file lacks, and
-needs no card.
+One worker serves all, and nothing runs beside it: short steps wait for the host. Every line is written as soon as it
+is known. `compare` makes the estimates that the file lacks; it needs no card, but the versions of torch and
+transformers that ran.
 Both end with what they found, and exit with 1 if a time is below its floor.
 """
 
@@ -19,8 +19,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -35,7 +34,7 @@ from rooflens.errors import RooflensError
 from rooflens.machine import find, machine_of
 from rooflens.records import Device
 from rooflens.results import RecordSet
-from rooflens.running.estimating import Estimator, estimated_here, estimator_in_worker
+from rooflens.running.estimating import estimated_here
 from rooflens.running.measuring import WorkerMeasurer, measurer_in_workers
 from rooflens.runs.options import OPTIONS, Options
 from rooflens.runs.run import Request, Run
@@ -45,7 +44,7 @@ OF_CASE = (
     *("optimizer", *OF_TRAINING, "weights", "kernel"),
 )
 """What tells two rows apart."""
-BUDGET, LIMIT, ESTIMATORS = 0.3, 90.0, 3
+BUDGET, LIMIT = 0.3, 90.0
 CAPTURING = "transformers.utils.import_utils.is_cuda_stream_capturing"
 
 
@@ -63,8 +62,8 @@ def read(path: Path) -> list[Row]:
 
 
 def wanted(asked: Iterable[Row], known: Iterable[Row]) -> list[Row]:
-    """The cases that were not measured, or without a peak, or with a cut cache; each once, in their order."""
-    measured_so = (row for row in known if row.get("dense") or not grows(row))
+    """The cases that were not measured as they are now, or without a peak; each once, in their order."""
+    measured_so = (row for row in known if not was_cut(row) and not was_compiling(row))
     whole = {key(row) for row in measured_so if row.get("seconds") and row.get("peak") is not None}
     once: dict[tuple[Any, ...], Row] = {}
     for row in asked:
@@ -88,7 +87,7 @@ def measured(measurer: WorkerMeasurer, machine: Any, row: Row) -> Row:
     records = RecordSet.of(file)
     peak = None if records.memory is None else records.memory.peak
     found = {"seconds": records.total().measured_seconds, "peak": peak, **of_phases(records, "measured_seconds")}
-    found |= {"dense": True} if grows(row) else {}
+    found |= {"dense": True} if grows(row) else {"steady": True} if "compile" in row else {}
     left = [note for record in file.records for note in record.notes if "no part of the peak" in note]
     return found | ({"left": left[0]} if left else {})
 
@@ -101,12 +100,12 @@ def of_phases(records: RecordSet, name: str) -> Row:
     return {f"{phase} {name}": getattr(records.total(phase), name) for phase in records.phases}
 
 
-def estimated(estimate: Estimator, row: Row, device: Device | None) -> Row:
+def estimated(row: Row, device: Device) -> Row:
     """The floor of a step, its bound as written, and the peak of its memory; `kept`: what its run keeps beside that."""
     run, kept = run_of(row), 0
     asked = replace(run, options=run.options.of_source("estimate"))
     with patch(CAPTURING, lambda: True) if grows_in_graph(row) else nullcontext():
-        made = RecordSet.of(estimate(asked, () if device is None else (device,), None))
+        made = RecordSet.of(estimated_here(asked, (device,), None))
     if grows_in_graph(row) and made.kv_cache is not None:
         kept = made.kv_cache.held  # a graph reads the old cache at its place, and writes the longer one elsewhere
     if "weights" in row:
@@ -119,8 +118,18 @@ def estimated(estimate: Estimator, row: Row, device: Device | None) -> Row:
 
 
 def grows(row: Row) -> bool:
-    """True of a step of decode whose cache grows. Rows without `dense` found it cut, which took a quarter more."""
+    """True of a step of decode whose cache grows."""
     return row["mode"] == "decode" and "kv_cache" not in row and row["model"] != STATES
+
+
+def was_cut(row: Row) -> bool:
+    """True if a step found its growing cache cut, which took a quarter more: earlier rows."""
+    return grows(row) and not row.get("dense")
+
+
+def was_compiling(row: Row) -> bool:
+    """True if a peak holds what the compiler took to try kernels: earlier rows."""
+    return "compile" in row and not row.get("steady")
 
 
 def grows_in_graph(row: Row) -> bool:
@@ -142,26 +151,12 @@ def attempt(row: Row, what: Any, *arguments: Any) -> Row:
 def measure(out: Path, seconds: float, where: str, asked: Iterable[Row]) -> None:
     """Append rows to `out` until the time is over."""
     end = time.monotonic() + seconds
-    made: list[Future[Row]] = []
-    with ExitStack() as stack:
-        measurer = stack.enter_context(measurer_in_workers(where, limit=LIMIT, fresh=False))
-        threads = stack.enter_context(ThreadPoolExecutor(ESTIMATORS))
-        free = [stack.enter_context(estimator_in_worker(LIMIT)) for _ in range(ESTIMATORS)]
+    with measurer_in_workers(where, limit=LIMIT, fresh=False) as measurer:
         machine = machine_of(measurer.found())
-
-        def estimate(row: Row) -> Row:
-            estimator = free.pop()
-            try:
-                return attempt(row, estimated, estimator, row, machine.device)
-            finally:
-                free.append(estimator)
-
         for row in wanted(asked, read(out)):
             if end - time.monotonic() < expected(row):
                 print("no time for", json.dumps(row), flush=True)
                 continue
-            if not grows_in_graph(row):  # which `compare` estimates
-                made.append(threads.submit(estimate, row))
             began = time.monotonic()
             if "weights" in row:
                 done = attempt(row, quantised_decoders.measured, run_of(row), row["kernel"], where, BUDGET, LIMIT)
@@ -169,26 +164,6 @@ def measure(out: Path, seconds: float, where: str, asked: Iterable[Row]) -> None
                 done = attempt(row, measured, measurer, machine, row)
             here = {"card": machine.title, "torch": version("torch"), "transformers": version("transformers")}
             append(out, {**done, "wall": round(time.monotonic() - began, 2), **here})
-            made = [left for left in made if not put(out, left)]
-        for left in made:
-            if (time_left := end - time.monotonic()) > 0:
-                wait_for(left, time_left)
-            put(out, left)
-        threads.shutdown(wait=False, cancel_futures=True)
-
-
-def wait_for(one: Future[Row], seconds: float) -> None:
-    try:
-        one.result(timeout=seconds)
-    except TimeoutError:
-        return
-
-
-def put(out: Path, one: Future[Row]) -> bool:
-    """Append an estimate if it is there; True if so. One that failed here is made again by `compare`."""
-    if one.done() and "error" not in one.result():
-        append(out, one.result())
-    return one.done()
 
 
 def append(out: Path, row: Row) -> None:
@@ -201,7 +176,7 @@ def compare(out: Path, device: Device, again: str | None = None) -> None:
     """Append the estimates that the file lacks, and anew those of rows that have a key."""
     for row in read(out):
         if row.get("seconds") and ("floor" not in row or again in row):
-            append(out, attempt(row, estimated, estimated_here, row, device))
+            append(out, attempt(row, estimated, row, device))
 
 
 def engine(row: Row) -> str:
@@ -233,8 +208,9 @@ def peak_ratio(row: Row) -> float | None:
 
     A graph keeps the cache that it reads beside the longer one; weights in 8 bits that this script makes are there
     beside the embedding that a model uses for its output too.
+    None where a compiler's own memory is in the measured one.
     """
-    whole = row.get("peak") and row.get("estimated")
+    whole = row.get("peak") and row.get("estimated") and not was_compiling(row)
     return float((row["estimated"] + row.get("kept", 0)) / row["peak"]) if whole else None
 
 

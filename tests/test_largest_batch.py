@@ -21,7 +21,7 @@ from torch import nn
 
 import rooflens as rl
 from rooflens import trace as tracing
-from rooflens.capacity.search import CAP, largest
+from rooflens.capacity.search import largest
 from rooflens.cli.main import cli
 from rooflens.devices import catalogue
 from rooflens.devices.reserves import Reserve, needed, one_of
@@ -29,6 +29,7 @@ from rooflens.errors import AmbiguousResult, DataDependent, InvalidValue, Missin
 from rooflens.models import Step
 from rooflens.records import Device, Fact, Memory, Trace
 from rooflens.results import Fit, Fits
+from rooflens.results.fits import CAP
 
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "results" / "largest-batch-h200.json"
 KIB = 1024

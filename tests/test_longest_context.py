@@ -70,11 +70,22 @@ def test_one_token_more_does_not_fit(tmp_path: Path, mode: str, batch: int, memo
 def test_positions_end_the_search_and_a_sliding_window_does_not_grow(tmp_path: Path) -> None:
     (fit,) = rl.longest_context(saved(tmp_path), device=card(40e9))
     assert (fit.context, fit.limited_by, fit.positions) == (4095, "positions", 4095)  # and the new token: 4096
+    assert fit.in_memory == 2**20  # no more is tried: 4e10 B are 4e10 / TOKEN > 2**20 tokens
     (fit,) = rl.longest_context(saved(tmp_path), device=card(40e9), mode="prefill")
     assert fit.context == 4096
     windows = saved(tmp_path, model_type="mistral", sliding_window=16)
     (fit,) = rl.longest_context(windows, device=card(800_000), reserve=0)
     assert (fit.context, fit.limited_by) == (4095, "positions")
+
+
+def test_beyond_the_positions_it_is_told_what_memory_holds(tmp_path: Path) -> None:
+    model, memory = saved(tmp_path, max_position_embeddings=64), 900_000
+    fits = rl.longest_context(model, device=[card(memory), replace(card(20e9), name="large")], batch=3, reserve=0)
+    (fit, large), found = fits, rl.longest_context(saved(tmp_path), device=card(memory), batch=3, reserve=0)
+    assert (fit.context, fit.limited_by, fit.in_memory) == (63, "positions", found.context)  # with positions for all
+    assert large.in_memory == 2**20  # the first card's answers end no other search
+    (line,) = (line.split() for line in rl.table(fits).splitlines() if line.startswith("memory holds  "))
+    assert line == ["memory", "holds", str(found.context), ">=", str(2**20)]
 
 
 def test_not_even_one_token(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from torch import nn
 import rooflens as rl
 from rooflens.errors import InvalidValue, ModelError
 from rooflens.records import Device
+from rooflens.sources import measure
 
 BUDGET = 0.1
 
@@ -47,6 +50,16 @@ def test_inference_is_timed_in_eval_mode_without_gradients() -> None:
     # The cold call, every warm-up call and every sample ran the model once, and nothing else did.
     assert len(Chatty.log) == 1 + len(record.timing.warmup) + len(record.timing.samples)
     assert set(Chatty.log) == {"eval no grad"}
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_peaks_begin_anew_when_a_compiler_has_tried_kernels(compiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs_before: list[int] = []
+    monkeypatch.setattr(measure.Held, "is_prepared", lambda _: runs_before.append(len(Chatty.log)))
+    monkeypatch.setattr(measure, "compiled", lambda step: step)
+    monkeypatch.setattr(measure, "_Compiling", lambda: nullcontext(SimpleNamespace(seconds=0.0)))
+    rl.measure(Chatty(), inputs=torch.randn(2, 4), device="cpu", budget=BUDGET, compile=compiles)
+    assert runs_before == ([0, 1] if compiles else [0])  # where it lies on the device, and after the first call
 
 
 @pytest.mark.parametrize(

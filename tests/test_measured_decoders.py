@@ -21,7 +21,6 @@ from benchmarks.measured_decoders import (
 )
 
 import rooflens as rl
-from rooflens.running.estimating import estimated_here
 
 ROOT = Path(__file__).parents[1]
 GRAPHED = {"cuda_graph": True}
@@ -59,6 +58,10 @@ def test_what_is_missing_or_has_no_peak_is_measured_once_in_its_order() -> None:
     assert wanted([GRAPH, EAGER, static, GRAPH], known) == [GRAPH, static]
     cut = {name: value for name, value in done.items() if name != "dense"}
     assert wanted([EAGER, static], [cut, {**static, "seconds": 0.01, "peak": 9}]) == [EAGER]
+    compiled = {**static, "compile": True, "seconds": 0.01, "peak": 90, "estimated": 80}
+    assert wanted([compiled], [compiled]) == [compiled]
+    assert measured_decoders.peak_ratio(compiled) is None  # the compiler's own memory is in it
+    assert wanted([compiled], [compiled | {"steady": True}]) == []
 
 
 def test_tables_have_ratios_of_what_was_measured_and_estimated(file: Path) -> None:
@@ -94,9 +97,7 @@ def test_a_captured_step_keeps_the_cache_that_it_reads(tmp_path: Path) -> None:
     config |= {"num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 64, "vocab_size": 120}
     (tmp_path / "net.json").write_text(json.dumps(config))
     row = {"model": f"hf:{tmp_path / 'net.json'}", "mode": "decode", "seq_len": 16, "batch": 3}
-    plain, captured = (
-        measured_decoders.estimated(estimated_here, row | more, rl.device("h200-sxm")) for more in ({}, GRAPHED)
-    )
+    plain, captured = (measured_decoders.estimated(row | more, rl.device("h200-sxm")) for more in ({}, GRAPHED))
     assert "kept" not in plain
     # Keys and values of 2 layers, 17 tokens of 3 sequences, 2 heads of 16 numbers in 2 bytes.
     assert captured["kept"] == 2 * 2 * 17 * 3 * 2 * 16 * 2
@@ -150,7 +151,7 @@ def test_training_on_a_card_is_above_its_floor_and_on_its_page() -> None:
         run_of(row).case()
 
 
-@pytest.mark.parametrize(("card", "steps"), [("h100", 50), ("h200", 45)])
+@pytest.mark.parametrize(("card", "steps"), [("h100", 50), ("h200", 52)])
 def test_steps_on_cards_are_above_their_floors_and_peaks_within_five_percent(card: str, steps: int) -> None:
     results = ROOT / "benchmarks" / "results" / f"decoders-{card}.ndjson"
     told, _, *table = table_of_models(results)

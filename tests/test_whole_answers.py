@@ -24,7 +24,7 @@ from rooflens.report.case_json import promised_json
 from rooflens.running import whole_answers
 from rooflens.running.estimating import estimable
 from rooflens.running.tracing import tracer
-from rooflens.running.whole_answers import counted_run
+from rooflens.running.whole_answers import counted_run, ends_of
 from rooflens.runs.options import Options
 from rooflens.runs.run import Request, Run
 from rooflens.trace import trace
@@ -162,6 +162,8 @@ def test_a_cache_that_takes_in_entries_for_several_tokens_is_summed_by_kinds_of_
     peaks = [one.memory.peak or 0 for one in (whole, *each) if one.memory is not None]
     assert peaks[0] == max(peaks)
     assert len(peaks) == 111
+    ends = [traced(one).memory for one in ends_of(run, 35, traced)[1:]]  # by which the largest batch is searched
+    assert max(one.peak or 0 for one in ends if one is not None) == max(peaks)
 
 
 def test_steps_that_lie_on_no_line_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rooflens.capacity.search import CAP, largest
+from rooflens.capacity.search import largest
 from rooflens.capacity.step_sizes import Size, StepSizes
 from rooflens.devices import catalogue, memory_seen
 from rooflens.devices.reserves import Reserve, needed, one_of, reserves
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, ModelError
 from rooflens.machine import find_all, listed
 from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Memory, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
+from rooflens.results.fits import CAP
 from rooflens.running.estimating import estimable, in_worker
 from rooflens.running.graphs import GraphWorkload
 from rooflens.running.tracing import tracer
@@ -185,16 +186,29 @@ def _searched(fit: Fit, peak: Callable[[int], Memory], sizes: StepSizes) -> Fit:
     assert fit.memory is not None
     memory, free = fit.memory, fit.reserves
     most = CAP if fit.positions is None else fit.positions
-    size = largest(lambda size: needed(peak(size), memory, free), memory, sizes.known, most)
+
+    def up_to(cap: int) -> int:
+        return largest(lambda size: needed(peak(size), memory, free), memory, sizes.known, cap)
+
+    size = up_to(most)
     shown = size or 1  # where not even one fits, what that would need
     return replace(
         fit,
         case=sizes.case(shown, fit.device),
         size=size,
         capped=size >= most,
+        in_memory=_beyond_positions(up_to) if size == fit.positions else None,
         held=peak(shown),
         reason="" if size else f"not even one {fit.unit} fits",
     )
+
+
+def _beyond_positions(up_to: Callable[[int], int]) -> int | None:
+    """Return the longest context in memory, of a model that runs beyond its positions; None where it does not."""
+    try:
+        return up_to(CAP)
+    except ModelError:
+        return None
 
 
 def _failure(fit: Fit) -> Failure:

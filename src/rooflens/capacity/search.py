@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-CAP = 2**20
-"""Larger batches are not tried."""
+from rooflens.results.fits import CAP
+
 SECOND = 32
 """The batch that gives the first slope: rounding bends small ones, and what does not depend on the batch."""
 

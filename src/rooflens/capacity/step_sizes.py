@@ -47,7 +47,7 @@ class StepSizes:
         self._least = least
         self._peaks: dict[int, Sequence[_Peak]] = {}
         self._traced = lru_cache(maxsize=KEPT)(trace)
-        parts = [self._traced(run) for run in ends_of(run_at(least), tokens)]
+        parts = [self._traced(run) for run in ends_of(run_at(least), tokens, self._traced)]
         for first in parts:
             if first.with_values:
                 note, *_ = first.notes
@@ -77,7 +77,7 @@ class StepSizes:
         """The bytes at the moment of the peak, by cause, and on a device what its libraries take."""
         size = max(size, self._least)
         if size not in self._peaks:
-            self._peaks[size] = [self._peak(run) for run in ends_of(self._run_at(size), self._tokens)]
+            self._peaks[size] = [self._peak(run) for run in ends_of(self._run_at(size), self._tokens, self._traced)]
         held = self._peaks[size]
         if device is None:
             return max((memory for memory, _ in held), key=lambda memory: memory.peak or 0)
@@ -92,7 +92,9 @@ class StepSizes:
     def check_still_the_same(self) -> None:
         """Raise ModelError if the least size is another step now than it was first: the sizes between are no series."""
         run = self._run_at(self._least)
-        again = [source.repeated(self._trace(part), run.options.fusion) for part in ends_of(run, self._tokens)]
+        again = [
+            source.repeated(self._trace(part), run.options.fusion) for part in ends_of(run, self._tokens, self._trace)
+        ]
         if again != self._first:
             raise ModelError(
                 f"{run.case().model} gives another model after some calls of its function than at the first, so the"

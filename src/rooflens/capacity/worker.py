@@ -52,6 +52,7 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     of: Size
     size: int | None
     positions: int | None
+    in_memory: int | None
     capped: bool
     memory: int | None
     reserves: tuple[Reserve, ...]

@@ -173,7 +173,8 @@ def _of_vocabulary(
     *_, last = (block for operation in operations for block, _ in _weights(operation, stored))
     if last not in inner:  # tied to the embedding
         return ""
-    return f", {stored[last].elements:,} of them in the last layer, {inner[last][0]}; GPTQ and AWQ keep that one"
+    elements, path = stored[last].elements, inner[last][0]
+    return f", {elements:,} of them in the last layer, {path}; quantisers of transformers keep that one"
 
 
 def _lighter(module: TracedModule, less: int) -> TracedModule:

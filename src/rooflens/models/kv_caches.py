@@ -132,18 +132,16 @@ class Restored:
     get their old ones.
 
     Args:
-        begun: called after the first step, from which on nothing old is held.
         dense: what is cut is copied, tensor after tensor, so that it lies as in a cache that has just grown: torch
             joins tensors that do not lie dense by another kernel, which took four times as long (H200).
     """
 
-    def __init__(self, cache: Any, begun: Callable[[], None] = lambda: None, *, dense: bool = False) -> None:
+    def __init__(self, cache: Any, *, dense: bool = False) -> None:
         self.dense = dense
         self._objects = [(one, {k: _shallow(v) for k, v in vars(one).items()}) for one in _objects(cache)]
         self._list = (cache, list(cache)) if isinstance(cache, list) else None
         counters = [tensor for _, tensor, _ in _named(cache) if _is_counter(tensor)]
         self._counters = [(tensor, tensor.clone()) for tensor in counters]
-        self._begun = begun
 
     def __call__(self) -> None:
         for one, attributes in self._objects:
@@ -162,8 +160,6 @@ class Restored:
             self._list[0][:] = self._list[1]
         for tensor, value in self._counters:
             tensor.copy_(value)
-        self._begun()
-        self._begun = lambda: None
 
 
 def _cut(after: Any, before: Any) -> torch.Tensor | None:

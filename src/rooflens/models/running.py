@@ -95,20 +95,12 @@ def compiled(step: Step) -> Step:
     return replace(step, module=module)
 
 
-def eager(
-    step: Step,
-    device: str,
-    *,
-    capturable: bool = False,
-    dense: bool = False,
-    begun: Callable[[], None] = lambda: None,
-) -> Executable:
+def eager(step: Step, device: str, *, capturable: bool = False, dense: bool = False) -> Executable:
     """Return the eager step; its module and inputs are on `device`.
 
     Args:
         capturable: the optimizer keeps its step counts on the device, as a CUDA graph needs.
         dense: a cache that grows lies dense before each step, as in an answer; that takes copies after a step.
-        begun: called after the first step with a cache, which took more memory to fill than a step takes.
     """
     if step.module.training != step.training:
         step.module.train(step.training)
@@ -117,7 +109,7 @@ def eager(
     if step.generates:
         with step.precision(device):
             cache = begun_cache(step)
-        restored = Restored(cache, begun, dense=dense)
+        restored = Restored(cache, dense=dense)
         return Executable(
             once=lambda mark: _generate(step, device, cache, restored, mark),
             phases=("forward",),
@@ -143,7 +135,9 @@ def replayed(step: Step, *, begun: Callable[[], None] = lambda: None) -> Executa
     """Return the step captured in CUDA graphs, one for each phase: the host launches no kernels.
 
     Of a whole answer the graph is that of one step of decode, for all; prefill, which runs once, is launched as ever.
-    `begun` as in :func:`eager`.
+
+    Args:
+        begun: called after the first of the runs before the capture.
 
     Raises:
         InvalidValue: the step scales its loss, which the host reads.
@@ -151,11 +145,13 @@ def replayed(step: Step, *, begun: Callable[[], None] = lambda: None) -> Executa
     if step.scaled:
         raise InvalidValue("the gradient scaler of amp-fp16 looks at values on the host: no CUDA graph; use amp-bf16")
     if step.mode in ANSWERING:
-        return _replayed_answer(step)
-    run, stream = eager(step, "cuda", capturable=True, dense=True, begun=begun), torch.cuda.Stream()
+        return _replayed_answer(step, begun)
+    run, stream = eager(step, "cuda", capturable=True, dense=True), torch.cuda.Stream()
     torch.cuda.synchronize()  # the stream waits for none: a cache may still be filled on another
     with torch.cuda.stream(stream):
-        for _ in range(GRAPH_WARMUP):
+        run.once(lambda: None)
+        begun()
+        for _ in range(1, GRAPH_WARMUP):
             run.once(lambda: None)
     torch.cuda.synchronize()
     # A cache grows by new tensors: those that the graph reads must outlive the capture.
@@ -205,7 +201,7 @@ def _answering(step: Step, answer: AnswerRun, write: Callable[[int], None] | Non
     return Executable(once=once, phases=phases)
 
 
-def _replayed_answer(step: Step) -> Executable:
+def _replayed_answer(step: Step, begun: Callable[[], None]) -> Executable:
     """Return a whole answer whose steps of decode are replayed from the graph of one: its cache has a fixed length."""
     answer = AnswerRun(step, "cuda")
     if not step.following:
@@ -213,10 +209,12 @@ def _replayed_answer(step: Step) -> Executable:
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        for _ in range(GRAPH_WARMUP):
+        for n in range(GRAPH_WARMUP):
             answer.read()
             answer.write(0)
             answer.put_back()
+            if n == 0:
+                begun()
         answer.read()
         torch.cuda.synchronize()
         graph.capture_begin()

@@ -10,6 +10,7 @@ from rooflens.devices.reserves import Reserve
 from rooflens.report.columns import BOUNDS, CASE, cause_columns
 from rooflens.report.table import COUNT, Column, Entry, Table, build, percent
 from rooflens.results import Fit, Fits
+from rooflens.results.fits import CAP
 from rooflens.units import show
 
 _STEP = tuple(column for column in CASE if column.key not in ("batch", "device"))
@@ -90,6 +91,13 @@ _CONTEXT_ANSWER = (
     *(column for column in _ANSWER if column.key in ("device", "memory", "reserve", "peak")),
     _CONTEXT,
     Column("limited_by", "limited by", align="left", group="fit"),
+    Column(
+        "in_memory",
+        "memory holds",
+        COUNT,
+        lambda fit: Entry(fit.in_memory, ">=" if fit.in_memory == CAP else ""),
+        group="fit",
+    ),
     Column("positions", "positions", COUNT, group="fit", show="files"),
     *(
         column
@@ -146,7 +154,9 @@ def _notes(fits: Sequence[Fit]) -> Iterator[str]:
     if what == "batch" or any(fit.limited_by == "memory" for fit in fits):
         yield f"the peak of this {what} fits beside what has to stay free, that of one {one} more does not"
     if any(fit.limited_by == "positions" for fit in fits):
-        yield "limited by positions: the configuration of the model names no more; memory would hold it"
+        yield "limited by positions: the configuration of the model names no more"
+    if any(fit.in_memory is not None for fit in fits):
+        yield "memory holds: the context that would fit if the model had the positions"
     answered = [fit for fit in fits if fit.held is not None]
     yield from _reserve_notes(answered)
     if any(_memory_unverified(fit) or _assumed(fit) for fit in answered):

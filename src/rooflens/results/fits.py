@@ -14,6 +14,9 @@ from rooflens.records import Case, Device, Memory
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import Total
 
+CAP = 2**20
+"""Larger batches and longer contexts are not tried."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
@@ -30,6 +33,7 @@ class Fit:
         case: the step on one device, at the largest size, or at 1 if not even that fits.
         size: the largest one: 0 if not even 1 fits, None if unknown.
         positions: the longest context that the model knows by its configuration; None where that is not known.
+        in_memory: the longest context that memory would hold, where positions limit it; else, or if unknown, None.
         capped: larger sizes were not tried, so that `size` is a lower bound of what fits.
         memory: bytes of the device; None if unknown.
         reserves: what must stay free.
@@ -45,6 +49,7 @@ class Fit:
     of: Literal["batch", "seq_len"] = "batch"
     size: int | None = None
     positions: int | None = None
+    in_memory: int | None = None
     capped: bool = False
     memory: int | None = None
     reserves: tuple[Reserve, ...] = ()

@@ -64,14 +64,17 @@ def counted_run(
     return TracedRun(run, trace, summing, tuple(beyond)).begun()
 
 
-def ends_of(run: Run, tokens: int | None) -> tuple[Run, ...]:
-    """Return a run; of a whole answer prefill and the last step of decode, one of which needs most memory."""
+def ends_of(run: Run, tokens: int | None, trace: Callable[[Run], Trace]) -> tuple[Run, ...]:
+    """Return a run; of a whole answer prefill and the last step of decode of each kind: one needs most memory."""
     if run.mode not in ANSWERING or tokens is None:
         return (run,)
     output = run.options.output_len or 1
-    room = tokens + output - 1
-    last = [run.step_of_answer("decode", tokens + output - 2, room)] if output > 1 else []
-    return (run.step_of_answer("prefill", tokens, room), *last)
+    room, last = tokens + output - 1, tokens + output - 2
+    prefill = run.step_of_answer("prefill", tokens, room)
+    if output == 1:
+        return (prefill,)
+    kinds = Stairs(_rates(trace(run.step_of_answer("decode", last, room)))).kinds(tokens, last)
+    return (prefill, *(run.step_of_answer("decode", steps[-1], room) for steps in kinds))
 
 
 def _notes(steps: Sequence[AnswerStep], off: float | None) -> Iterator[str]:

@@ -26,6 +26,7 @@ from rooflens.records import Case, Failure, FailureKind, Memory, Phase, Record, 
 from rooflens.runs.options import Options
 from rooflens.sources import conditions
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
+from rooflens.timing.sampling import WARM_UP
 from rooflens.units import show
 
 FIRST_CALL = "first call"
@@ -75,9 +76,17 @@ def records(
         part(FIRST_CALL)
         switched = settings()
         run = _prepared(step, where, options, held)
+
+        def entered(name: str) -> None:
+            # Filling a cache took more memory than a step takes, and a compiler has tried kernels, with memory of its
+            # own. What a graph has captured must stay.
+            if name == WARM_UP and (step.generates or options.compile) and not options.cuda_graph:
+                held.is_prepared()
+            part(name)
+
         with observer.around() as observation:
             clock = clock_of(where, flush=options.flush)
-            timings = sample(_naming_phases(run, stage), run.phases, clock, policy, progress, part)
+            timings = sample(_naming_phases(run, stage), run.phases, clock, policy, progress, entered)
         set_meanwhile = changed_while_running(step.name, switched, settings())
     for phase, timing in timings.items():
         spent = compiling.seconds if compiling is not None and phase == run.phases[0] else None
@@ -202,7 +211,7 @@ def _prepared(step: Step, where: str, options: Options, held: Held) -> Executabl
     step = compiled(step) if options.compile else step
     if options.cuda_graph:
         return replayed(step, begun=held.is_prepared)
-    return eager(step, where, dense=True, begun=held.is_prepared)
+    return eager(step, where, dense=True)
 
 
 def _naming_phases(run: Executable, stage: Callable[[str], None]) -> Callable[[Callable[[], None]], None]:
