@@ -76,17 +76,10 @@ def records(
         part(FIRST_CALL)
         switched = settings()
         run = _prepared(step, where, options, held)
-
-        def entered(name: str) -> None:
-            # Filling a cache took more memory than a step takes, and a compiler has tried kernels, with memory of its
-            # own. What a graph has captured must stay.
-            if name == WARM_UP and (step.generates or options.compile) and not options.cuda_graph:
-                held.is_prepared()
-            part(name)
-
+        told = _steady(step, options, held, part)
         with observer.around() as observation:
             clock = clock_of(where, flush=options.flush)
-            timings = sample(_naming_phases(run, stage), run.phases, clock, policy, progress, entered)
+            timings = sample(_naming_phases(run, stage), run.phases, clock, policy, progress, told)
         set_meanwhile = changed_while_running(step.name, switched, settings())
     for phase, timing in timings.items():
         spent = compiling.seconds if compiling is not None and phase == run.phases[0] else None
@@ -212,6 +205,17 @@ def _prepared(step: Step, where: str, options: Options, held: Held) -> Executabl
     if options.cuda_graph:
         return replayed(step, begun=held.is_prepared)
     return eager(step, where, dense=True)
+
+
+def _steady(step: Step, options: Options, held: Held, part: Callable[[str], None]) -> Callable[[str], None]:
+    """`part`, which leaves out what the first call took beyond a step: to fill a cache, or to try kernels."""
+
+    def entered(name: str) -> None:
+        if name == WARM_UP and (step.generates or options.compile) and not options.cuda_graph:
+            held.is_prepared()  # a graph is captured by then, and what it holds must stay
+        part(name)
+
+    return entered
 
 
 def _naming_phases(run: Executable, stage: Callable[[str], None]) -> Callable[[Callable[[], None]], None]:
