@@ -87,6 +87,14 @@ def test_a_step_whose_code_does_more_has_both_counts() -> None:
     assert total.floor.intensity == pytest.approx(1.001e12 / 5e9)
 
 
+def test_what_counters_saw_is_executed_and_neither_as_written_nor_in_the_bound() -> None:
+    executed = replace(PRODUCT, source="counters", scope="kernel", work=Work(flops={"matmul.fp32": 3e12}, origin="executed"))  # fmt: skip  # noqa: E501
+    table = tables_of(records([*STEPS["floor"], executed], [TOY]))[0]
+    at, flops = ([column.key for column in table.columns].index(key) for key in ("counted", "flops"))
+    assert ("executed", 3e12) in [(row[at].value, row[flops].value) for row in table.rows]
+    assert "executed: what hardware counters saw" in table.notes
+
+
 def test_a_step_whose_code_does_no_more_is_counted_once() -> None:
     first, second = tables_of(records(STEPS["plain"], [TOY]))[:2]
     assert (first.title, second.title) == ("Summary", "Operation families")

@@ -1,4 +1,4 @@
-"""The table of what is counted of steps, with a row for the code as written and one for what the bound counts."""
+"""The table of what is counted of steps: the code as written, what the bound counts, and what the hardware executed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from rooflens.results.quantities import ALL_FLOPS, BYTES, INTENSITY, MACS, MATMU
 
 _SAME = 0.005
 """Relative difference up to which both ways of counting are shown as one."""
-_BOTH = "both"
+_BOTH, _EXECUTED = "both", "executed"
 _AGAIN = "matmul FLOP and FLOP hold the recomputed ones"
 _WAYS = "as written: what the code does; in the bound: the least that every implementation needs"
+_COUNTERS = "executed: what hardware counters saw"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +63,11 @@ _COUNTED = Column("counted", "counted", align="left", title="{}")
 def counts(title: str, naming: Iterable[Column], rows: Sequence[Any], more: Iterable[Column] = ()) -> Table:
     """Return what is counted of some rows with a `total`, named by columns of theirs, and `more` of their columns."""
     steps = [step for row in rows if row.total is not None for step in _steps(row)]
-    told = [_COUNTED] if any(step.counted != _BOTH for step in steps) else []
-    notes = [*([_WAYS] if told else []), *([_AGAIN] if any(step.total.recomputed_flops for step in steps) else [])]
+    ways = {step.counted for step in steps}
+    told = [_COUNTED] if len(ways) > 1 else []
+    notes = [_WAYS] if told and ways != {_BOTH, _EXECUTED} else []
+    notes += [_COUNTERS] if told and _EXECUTED in ways else []
+    notes += [_AGAIN] if any(step.total.recomputed_flops for step in steps) else []
     return build(title, (*map(_of_row, naming), *told, *_COLUMNS, *map(_of_row, more)), steps, notes=notes)
 
 
@@ -79,7 +83,8 @@ def _steps(row: Any) -> Iterator[CountedStep]:
         yield CountedStep(row=row, total=total, counted="as written", work=total.as_written)
         yield CountedStep(row=row, total=total, counted="in the bound", work=total.floor)
     else:
-        yield CountedStep(row=row, total=total, counted=_BOTH, work=total.as_written)
+        executed = total.work is not None and total.work.origin == _EXECUTED
+        yield CountedStep(row=row, total=total, counted=_EXECUTED if executed else _BOTH, work=total.as_written)
 
 
 def _of_row(column: Column) -> Column:
