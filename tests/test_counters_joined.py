@@ -12,7 +12,8 @@ from rooflens.compare.executed_work import executed
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Phase, Record, Timing, Work
 from rooflens.report.executed_work import below, by_family
-from rooflens.results import UNATTRIBUTED, Coverage, RecordSet
+from rooflens.report.part_tables import part_rows
+from rooflens.results import UNATTRIBUTED, Coverage, RecordSet, join
 from rooflens.running.attributing import REPLAYED, attributed
 from rooflens.sources.profile import TimeShare
 from rooflens.sources.profile.events import DeviceActivity
@@ -195,6 +196,9 @@ def test_a_file_whose_case_is_named_meets_its_estimate(tmp_path: Path) -> None:
     algorithmic = found.where(source="estimate").total().flops
     assert algorithmic is not None
     assert f"{together / algorithmic:.3f}" in row
+    unused = "the files tell their own cases: what you say of the case is not used"
+    assert unused in rl.read(tmp_path / "est.jsonl", case=case).notes
+    assert unused not in found.notes
     with pytest.raises(InvalidValue, match="'card'"):
         rl.read(OWN / "raw_resnet18_b32_tf32.csv", case={"card": "h200"})
 
@@ -204,3 +208,15 @@ def test_copies_are_no_launches_whose_counters_are_missing() -> None:
     records = both(shares, ["gemm"], [estimate("addmm", "fc", 80, 40, "matmul")])
     codes = {finding.code for finding in rl.check(records)}
     assert "metric-incomplete" not in codes
+    # They take of the step's time all the same: 1 and 2 of 3 s.
+    (item,) = join(records.where(source="counters"))
+    shares_of = {row.part.name: (row.seconds, row.of_seconds) for row in part_rows(item, "kernel")}
+    assert shares_of == {"gemm": (1.0, 3.0), "Memcpy HtoD": (2.0, 3.0)}
+
+
+def test_a_picture_names_the_pieces_whose_flop_are_a_lower_bound() -> None:
+    some = Work(flops={"matmul.bf16": 5.0}, bytes={"dram": 1.0}, origin="executed", missing=frozenset({"gemm"}))
+    found = RecordSet([replace(counted("gemm"), work=some), counted("relu")], devices={})
+    note = "At least: not all FLOP are known of kernel 1; whole step. Their marks lie further up and to the right."
+    assert note in rl.roofline(found, by="kernel").notes
+    assert not any("At least" in its for its in rl.roofline(RecordSet([counted("relu")], devices={})).notes)

@@ -10,7 +10,7 @@ from typing import Any
 from rooflens.errors import InvalidValue
 from rooflens.machine import find
 from rooflens.readers import ReadContext, read_file
-from rooflens.records import Case, Device
+from rooflens.records import Case, Device, Record
 from rooflens.results import RecordSet
 from rooflens.running.placing import placed
 from rooflens.runs.dtype_names import dtype_named
@@ -70,16 +70,26 @@ def read(
         raise InvalidValue(f"a case is not told by {unknown[0]!r}; known: {', '.join(_FACTS)}")
     files = [Path(path) for path in paths]
     contexts = [ReadContext(name=name, device=known) for name in _names(files)]
-    together = RecordSet.union(
-        _with_facts(read_file(file, context), facts)
+    found = [
+        read_file(file, context)
         for path, context in zip(files, contexts, strict=True)
         for file in _record_files(path) or [path]
-    )
+    ]
+    told = [_with_facts(records, facts) for records in found]
+    together = RecordSet.union(told)
+    if facts and all(one is other for one, other in zip(found, told, strict=True)):
+        unused = "the files tell their own cases: what you say of the case is not used"
+        together = together.with_records(_noted(together.records, unused))
     together = together if trace is None else placed(together, trace)
     statements = [statement(*each) for each in work.items()] if isinstance(work, Mapping) else list(work or ())
     if not statements:
         return together
     return together.with_records((*together.records, *stated(together.records, statements)))
+
+
+def _noted(records: Sequence[Record], note: str) -> Sequence[Record]:
+    """The records, the first with a note."""
+    return [replace(record, notes=(*record.notes, note)) for record in records[:1]] + list(records[1:])
 
 
 def _record_files(path: Path) -> list[Path]:

@@ -231,10 +231,13 @@ def coverage_line(coverage: Coverage) -> str:
 
     >>> coverage_line(Coverage(operations=3, counted=3, uncounted=(), bytes_share=1.0))
     'counted 3 of 3 operations (100 % of bytes)'
+    >>> coverage_line(Coverage(operations=3, counted=2, uncounted=("gemm",), bytes_share=None, pieces="kernels"))
+    'counted all FLOP of 2 of 3 kernels; not of gemm'
     """
     share = "" if coverage.bytes_share is None else f" ({percent(coverage.bytes_share)} of bytes)"
     missing = f"; {_uncounted(coverage)}" if coverage.uncounted else ""
-    return f"counted {coverage.counted} of {coverage.operations} {coverage.pieces}{share}{missing}"
+    what = "all FLOP of " if missing and coverage.pieces == "kernels" else ""  # some of a kernel may be known
+    return f"counted {what}{coverage.counted} of {coverage.operations} {coverage.pieces}{share}{missing}"
 
 
 def _uncounted(coverage: Coverage) -> str:
@@ -243,7 +246,7 @@ def _uncounted(coverage: Coverage) -> str:
         return f"without a formula: {', '.join(coverage.uncounted)}"
     named = [name if len(name) <= _LONG else f"{name[:_LONG]}..." for name in coverage.uncounted[:_NAMED]]
     more = len(coverage.uncounted) - len(named)
-    return f"with FLOP that were not counted: {', '.join(named)}{f' and {more} more' if more else ''}"
+    return f"not of {', '.join(named)}{f' and {more} more' if more else ''}"
 
 
 def total_notes(totals: Iterable[Total]) -> Iterator[str]:

@@ -359,7 +359,7 @@ def _together(rows: Sequence[PartRow]) -> PartRow:
         phase=first.phase if len(phases) == 1 else None,
         total=first.of,
         seconds=first.of_seconds,
-        ceilings={},
+        ceilings=ceiling_shares(first.of.records, first.of.device, first.of_seconds),
     )
 
 

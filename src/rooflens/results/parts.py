@@ -85,9 +85,9 @@ def parts(item: Evidence, by: PartKind) -> tuple[StepPart, ...]:
     work = [r for r in item.work or () if r.work is not None and r.scope != "model"]
     timed = [r for r in item.pieces or () if r.timing is not None and r.scope != "model"]
     if by == "kernel":
-        counted = [r for r in work if r.scope == "kernel"]
-        launches = counted or [r for r in timed if r.scope == "kernel"]
-        work, timed = [r for r in launches if r.work is not None], [r for r in launches if r.timing is not None]
+        work = [r for r in work if r.scope == "kernel"]
+        of = {r.source for r in work}  # with copies and fills, which have a time alone
+        timed = [r for r in timed if r.scope == "kernel" and (not of or r.source in of)]
     if {r.source for r in work} == {r.source for r in timed}:
         both = {id(record): record for record in (*work, *timed)}.values()
         groups = grouped_by(both, _ALIKE[by]).values()

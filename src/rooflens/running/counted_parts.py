@@ -100,8 +100,9 @@ def notes_on(
         )
     some = next((part for part in parts if len(part.counted) < len(plan.counted)), None)
     if some is not None:
-        unseen = f"the {len(some.counted)} launches whose tensor instructions no other counter saw"
-        notes.append(f"operations of mma.sync were counted for {unseen}")
+        notes.append(
+            f"for {len(some.counted)} launches a further run counted mma.sync: they do tensor work without wgmma"
+        )
     for part in parts:
         reached = len(part.read.result()[0])
         if reached < len(part.counted) and not part.done.whole:

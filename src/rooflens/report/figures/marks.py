@@ -37,6 +37,7 @@ class Placement:
     Attributes:
         numbered: how many kernels have numbers; `listing` says what these stand for.
         left_out: what has no room on the figure, a sentence each.
+        lower: the pieces that have marks and some FLOP that nobody knows.
         steps: the marks of whole cases and phases, with the pieces that they stand for.
         works: the work of the marks by device; it chooses the ceilings.
         by_level: True if the colour of a mark tells its memory level, not its group.
@@ -54,6 +55,7 @@ class Placement:
     numbered: int = 0
     listing: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    lower: list[str] = field(default_factory=list)
     works: dict[str, list[Work]] = field(default_factory=dict)
 
 
@@ -293,6 +295,8 @@ def _draw_marks(placement: Placement, placed: PlacedPiece, work: Work, under: Ca
         ]
         for time in placed.times
     ]
+    if known and work.missing:
+        placement.lower.append(f"kernel {number}" if number else piece.listed)
     for row in rows:
         placement.marks += row
         placement.steps += [(piece, mark) for mark in row if not several and under.own]

@@ -31,6 +31,8 @@ ABOVE = (
 _MARGIN = 2.5
 _FLAT = 10.0
 _DIAGONAL = 300.0
+_MOST_NAMED = 4
+"""Pieces that a note names."""
 _SMALLEST_SHARE = 1e-4
 _NOTHING_X, _NOTHING_Y = (0.1, 1e3), (1e9, 1e14)
 _FEW_NAMES = 3
@@ -241,6 +243,10 @@ def _notes(
 ) -> Iterator[str]:
     """Yield what a reader must know to read the points."""
     yield from placed.left_out
+    if lower := list(dict.fromkeys(placed.lower)):
+        more = f" and {len(lower) - _MOST_NAMED} more" if len(lower) > _MOST_NAMED else ""
+        named = f"{'; '.join(lower[:_MOST_NAMED])}{more}"
+        yield f"At least: not all FLOP are known of {named}. Their marks lie further up and to the right."
     if not all(item.room is None or item.room.fits for item in evidence):
         yield from misfits(evidence)
     yield from definitions((record for item in evidence if item.work is not None for record in item.work), levels)
