@@ -19,7 +19,9 @@ from tests.table_samples import (
     trained,
 )
 
+from rooflens.errors import AmbiguousResult
 from rooflens.records import Case, Record, Work
+from rooflens.report.case_names import differing, name_of
 from rooflens.results import RecordSet
 from rooflens.results.evidence import join
 from rooflens.results.quantities import efficiency, hfu, mfu
@@ -146,6 +148,38 @@ def test_measurements_of_the_same_thing_are_pooled_and_never_added() -> None:
         200.5e-6
     )  # between the 5th and 6th of 198 199 200 200 200 | 201 201 202 300 300
     assert time.pooled == 2
+
+
+def counted(*seconds: float, case: Case = INFERENCE) -> RecordSet:
+    """A run under ncu: a kernel for each time, of 1 MFLOP."""
+    work = Work(flops={"matmul.fp32": 1e6}, bytes={"dram": 1e5}, origin="executed")
+    kernel = replace(operation(case, "", "gemm", work), source="counters", scope="kernel")
+    return RecordSet(replace(kernel, timing=times(case, None, each).timing) for each in seconds)
+
+
+def test_runs_in_pieces_of_one_case_stand_side_by_side_and_are_never_added() -> None:
+    # 1 + 2 ms, 2 + 2 ms, and 3 + 3 ms, each with the work of its two kernels; the second is given twice.
+    together = estimated() + counted(1e-3, 2e-3) + (counted(2e-3, 2e-3) + counted(3e-3, 3e-3)) + counted(2e-3, 2e-3)
+    _, *runs = join(together)
+    assert [item.case.options for item in runs] == [(), (("run", 2),), (("run", 3),)]
+    assert [item.measured().seconds for item in runs] == pytest.approx([3e-3, 4e-3, 6e-3])  # type: ignore[union-attr]
+    assert [item.total().flops for item in runs] == [2e6, 2e6, 2e6]  # type: ignore[union-attr]
+    assert name_of(runs[0].case, differing(together.cases)) == "run=1"
+    with pytest.raises(AmbiguousResult, match="run=2"):
+        together.where(source="counters").total()
+
+
+def test_runs_of_a_profiler_and_of_a_replay_are_not_added_either() -> None:
+    for source in ("profile", "replay"):
+        one, other = (counted(each, each).records for each in (1e-3, 2e-3))
+        sets = [RecordSet(replace(r, source=source, work=None) for r in run) for run in (one, other)]
+        found = [item.measured().seconds for item in join(estimated() + sets[0] + sets[1])]  # type: ignore[union-attr]
+        assert found == pytest.approx([2e-3, 4e-3])
+
+
+def test_a_measurement_that_is_given_twice_is_one() -> None:
+    (item,) = join(both() + both())
+    assert item.measured() == join(both())[0].measured()
 
 
 def test_pieces_of_a_model_are_added_with_their_calls() -> None:

@@ -186,7 +186,7 @@ def test_unknown_devices_and_coverage_of_several_cases_are_stated() -> None:
 
 
 def test_pooled_measurements_and_notes_of_records_are_shown() -> None:
-    noted = replace(times(INFERENCE, "forward", *STEADY), notes=("clocks were not locked",))
+    noted = replace(times(INFERENCE, "forward", *STEADY, STEADY[0]), notes=("clocks were not locked",))
     view = summary(both() + RecordSet([noted]))
     assert "toynet batch 2 fp32 inference on toy: samples of 2 measurements pooled" in view.notes
     assert view.notes[-1] == "clocks were not locked"

@@ -34,6 +34,7 @@ from rooflens.devices.price_files import prices_of
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.machine import find
 from rooflens.notebook import Listed
+from rooflens.records import Case, Source
 from rooflens.results import RecordSet, join
 
 Question = Literal[
@@ -74,8 +75,8 @@ def compare(
         sources: record sets, files, or folders of record files. A folder, or a list, is one side: several runs.
         question: what is asked; default: what the sources allow.
 
-            - ``runs``: two sides of the same steps: slower or faster, with an interval and a test (two sources that
-              were measured);
+            - ``runs``: two sides of the same steps: slower or faster, with an interval and a test (default for two
+              sources that were measured, or counted the same step);
             - ``evidence``: estimate, measurement, profile and counters of the same case, and the errors (default for
               other sources);
             - ``kernels``: two files of kernels, by name and then by order (two sources that hold only kernels);
@@ -169,11 +170,13 @@ def _canonical(options: Mapping[str, Any], records: RecordSet) -> dict[str, Any]
 
 
 def default_question(sets: Sequence[RecordSet]) -> Question:
-    """What sets most likely ask: two measurements are two runs, two of kernels are kernels, estimates a ranking."""
+    """What sets most likely ask: two of the same steps are runs, two of kernels are kernels, estimates a ranking."""
     if len(sets) == 2 and all(_measured(records) for records in sets):
         return "runs"
     if len(sets) == 2 and all(any(map(is_launch, records)) and "estimate" not in records.sources for records in sets):
         return "kernels"
+    if len(sets) == 2 and _in_pieces(sets[0]) & _in_pieces(sets[1]):
+        return "runs"
     return (
         "devices"
         if all(one.sources == ("estimate",) for one in sets) and _several_estimated(RecordSet.union(sets))
@@ -183,6 +186,11 @@ def default_question(sets: Sequence[RecordSet]) -> Question:
 
 def _measured(records: RecordSet) -> bool:
     return any(r.source == "measure" and r.scope == "model" and r.timing is not None for r in records)
+
+
+def _in_pieces(records: RecordSet) -> set[tuple[Case, Source]]:
+    """The cases that were observed piece by piece, each with who did."""
+    return {(r.case, r.source) for r in records.summed if r.source != "estimate" and r.scope != "model"}
 
 
 def _side(source: One | Sequence[One]) -> RecordSet:

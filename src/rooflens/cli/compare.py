@@ -75,7 +75,7 @@ class Percent(OptionType):
     "--question",
     type=OneOf(QUESTIONS),
     metavar="QUESTION",
-    help=f"The question: {', '.join(QUESTIONS)}; default: runs for two measured files,"
+    help=f"The question: {', '.join(QUESTIONS)}; default: runs for two files of the same measured or counted steps,"
     " kernels for two files of kernels, devices for estimates on several devices, else evidence.",
 )
 @click.option(

@@ -32,6 +32,7 @@ from rooflens.records import (
     write_records,
 )
 from rooflens.results import frames
+from rooflens.results.several_runs import SeveralRuns
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
 
@@ -154,7 +155,8 @@ class RecordSet(Displayed):
     def union(cls, sets: Iterable[RecordSet]) -> RecordSet:
         """Return all sets together, the empty one of none; of their environments what all say alike is kept.
 
-        The same estimate in several is kept once; measurements of the same case are samples of the same thing.
+        What several hold alike is kept once. Several measurements of a whole are samples of the same thing; of what was
+        observed piece by piece each set is a run of its own, and the second one's case has ``run=2``.
 
         Raises:
             InvalidValue: two sets hold a device of the same name with other rates, or estimates of the same case that
@@ -168,6 +170,7 @@ class RecordSet(Displayed):
         estimates: dict[Case, list[Record]] = {}
         holder: dict[Case, RecordSet] = {}
         records: list[Record] = []
+        runs = SeveralRuns()
         for each in every:
             for name, device in each.devices.items():
                 devices[name] = devices.get(name, device).joined(device)
@@ -176,7 +179,8 @@ class RecordSet(Displayed):
                 if not holder[case]._estimates_alike(case, estimates[case], each, own[case]):
                     what = f"the sets hold two different estimates of {case.label()!r}"
                     raise InvalidValue(f"{what}; if these are two modules, give them names (name=)")
-            records += (r for r in each.summed if r.source != "estimate" or r.case not in estimates)
+            records += (r for r in each.summed if r.source == "estimate" and r.case not in estimates)
+            records += runs.apart([r for r in each.summed if r.source != "estimate"])
             new = own.keys() - estimates.keys()
             estimates |= {case: own[case] for case in new}
             holder |= dict.fromkeys(new, each)

@@ -311,7 +311,9 @@ SWEPT = tuple(line.name for line in OPTIONS.values() if line.several)
 """Options of which several values may be asked for at once."""
 COUNTING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "counting")
 """Options that say how an estimate counts, and not what runs."""
-RUNNING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "running" and line.recorded)
+RUN = "run"
+"""Which run of its case something is, where several were observed piece by piece. Nobody gives it."""
+RUNNING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "running" and line.recorded) | {RUN}
 """Options that say how a step was run, and not what it computes."""
 PRICED = frozenset(line.name for line in OPTIONS.values() if line.concerns == "price")
 """Options that say what a step costs."""

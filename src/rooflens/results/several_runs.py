@@ -1,0 +1,55 @@
+"""Several runs of one case: those observed piece by piece are kept apart, since the pieces of a run add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rooflens.records import Case, Record, Source
+from rooflens.results.totals import grouped_by
+from rooflens.runs.options import RUN
+
+
+class SeveralRuns:
+    """The runs that were seen so far, one set after the other."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Case, Source], list[tuple[Case, Sequence[Record]]]] = {}
+
+    def apart(self, records: Sequence[Record]) -> Iterator[Record]:
+        """Yield what the next set observed, less runs that were seen already.
+
+        A further run of the pieces of a case takes an option: ``run=2``, ``run=3``. Wholes need none: several times of
+        one whole are samples of the same thing.
+        """
+        runs = grouped_by(records, lambda record: (record.case, record.source))
+        cases = {key: self._case_of(*key, own) for key, own in runs.items()}
+        for record in records:
+            case = cases[record.case, record.source]
+            if case is not None:
+                yield record if case == record.case else replace(record, case=case)
+
+    def _case_of(self, case: Case, source: Source, own: Sequence[Record]) -> Case | None:
+        """Return the case of a run; None where the same run was seen already."""
+        plain = case.without({RUN})
+        seen = self._seen.setdefault((plain, source), [])
+        if any(len(run) == len(own) and _of(plain, run) == _of(plain, own) for _, run in seen):
+            return None
+        taken = {its for its, run in seen if _in_pieces(run)} if _in_pieces(own) else set[Case]()
+        names = (case, *(_numbered(plain, n) for n in range(2, len(seen) + 2)))
+        free = next(name for name in names if name not in taken)
+        seen.append((free, own))
+        return free
+
+
+def _in_pieces(run: Sequence[Record]) -> bool:
+    return any(record.scope != "model" for record in run)
+
+
+def _numbered(case: Case, n: int) -> Case:
+    return replace(case, options=tuple(sorted((*case.options, (RUN, n)))))
+
+
+def _of(case: Case, run: Sequence[Record]) -> list[Record]:
+    """What a run tells, whichever run it is; notes may tell of the file that it comes from."""
+    return [replace(record, case=case, notes=()) for record in run]
