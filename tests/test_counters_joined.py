@@ -199,6 +199,7 @@ def test_a_file_whose_case_is_named_meets_its_estimate(tmp_path: Path) -> None:
     unused = "the files tell their own cases: what you say of the case is not used"
     assert unused in rl.read(tmp_path / "est.jsonl", case=case).notes
     assert unused not in found.notes
+    assert unused not in rl.read(tmp_path / "est.jsonl", case={"optimizer": "sgd"}).notes  # as it is by default
     with pytest.raises(InvalidValue, match="'card'"):
         rl.read(OWN / "raw_resnet18_b32_tf32.csv", case={"card": "h200"})
 

@@ -77,7 +77,8 @@ def read(
     ]
     told = [_with_facts(records, facts) for records in found]
     together = RecordSet.union(told)
-    if facts and all(one is other for one, other in zip(found, told, strict=True)):
+    said = {*facts} - {*OF_STEP} or Options.of(facts) != Options.of({})  # and not only defaults
+    if said and all(one is other for one, other in zip(found, told, strict=True)):
         unused = "the files tell their own cases: what you say of the case is not used"
         together = together.with_records(_noted(together.records, unused))
     together = together if trace is None else placed(together, trace)
