@@ -11,10 +11,10 @@ from tests.ranked_steps import TERA, a_card, relu_on, steps
 import rooflens as rl
 from rooflens.report.arranged import TableView
 from rooflens.report.asked_tables import asked_tables
-from rooflens.report.columns import BELOW_BOUND
 from rooflens.report.figures.page_layout import Plane, arrange
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.report.figures.roofline_data import stems
+from rooflens.report.table_notes import BELOW_BOUND
 from rooflens.results import RecordSet
 
 SLOW, FAST = a_card("slow"), a_card("fast", 2 * TERA)

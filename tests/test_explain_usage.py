@@ -36,7 +36,7 @@ def run() -> Run:
         (UnknownName, "unknown operation or model 'resnet181'; did you mean resnet18,", "resnet181", {}),
         (UnknownName, "unknown operation or model 'mmm'", "mmm", {"shapes": ["2x2"]}),
         (UnknownName, "unknown argument of mm 'mat'; did you mean mat2? (it takes self, mat2", "mm", {"mat": "2x2"}),
-        (UnknownName, "unknown option of an estimate 'bach'; did you mean batch", "resnet18", {"path": "", "bach": 2}),
+        (UnknownName, "unknown option 'bach'; did you mean batch", "resnet18", {"path": "", "bach": 2}),
         (UnknownName, "unknown module path 'conv'; did you mean conv1", "resnet18", {"path": "conv"}),
         (InvalidValue, "mm needs the shape of mat2 (like 64x3x7x7,", "mm", {"shapes": ["2x2"]}),
         (InvalidValue, "softmax needs dim (a whole number); it also takes dtype", "softmax", {"shapes": ["2x2"]}),

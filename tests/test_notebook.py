@@ -175,6 +175,30 @@ def test_frames_have_a_row_per_record_and_nothing_where_nothing_is_known() -> No
     assert frame["flops"].to_list()[:2] == [None, 55_296]
 
 
+@pytest.mark.parametrize("mode", ["inference", "train"])
+def test_frames_have_the_bound_and_the_expected_time_of_each_record(mode: str) -> None:
+    estimate = rl.estimate("alexnet", batch=2, device=["t4", "h100-sxm"], mode=mode)
+    frame = estimate.to_polars()
+    for device in ("tesla-t4", "h100-sxm5-80gb"):
+        total = estimate.where(device=device).total()
+        whole, calls = (
+            frame.filter((frame["device"] == device) & (frame["scope"] == scope)) for scope in ("model", "op")
+        )
+        for key in ("predicted_seconds", "predicted_low", "predicted_high"):
+            assert whole[key].to_list() == [getattr(total, key)]
+        assert whole["bound_seconds"].to_list() == [total.seconds]
+        assert float((calls["bound_seconds"] * calls["calls"]).sum()) == pytest.approx(total.seconds)
+        assert calls["predicted_seconds"].null_count() == 0
+        assert calls["seconds"].null_count() == len(calls)  # nothing was measured
+
+
+def test_frames_expect_nothing_of_what_was_only_measured() -> None:
+    frame = both().to_polars()
+    measured = frame.filter(frame["source"] == "measure")
+    assert measured["seconds"].drop_nulls().to_list() == [0.0002]
+    assert measured["predicted_seconds"].null_count() == len(measured)
+
+
 def test_frames_of_pandas_keep_whole_numbers() -> None:
     pandas = pytest.importorskip("pandas", reason="no pandas here: it comes with the extra 'pandas'")
     large = 2**53 + 1

@@ -7,17 +7,31 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from click.testing import CliRunner
 from tests import nsys_samples
 from tests.roof_samples import KEYWORDS
 from tests.test_counters_layouts import HEADER, row
 
 import rooflens as rl
 from rooflens import opening
+from rooflens.cli.main import cli
 from rooflens.devices import load_file
-from rooflens.errors import DeviceFileError, FileError, ModelError, RecordFileError, RooflensError, StudyFileError
+from rooflens.errors import (
+    DeviceFileError,
+    FileError,
+    InvalidValue,
+    ModelError,
+    RecordFileError,
+    RooflensError,
+    StudyFileError,
+)
 from rooflens.models import find as find_model
+from rooflens.records import is_record_file
+from rooflens.runs.run import is_evidence
 from rooflens.study import read_study
 
 COUNTERS = HEADER + row("dram__bytes.sum", "byte", "5")
@@ -54,6 +68,28 @@ def test_records_and_devices_may_be_compressed(tmp_path: Path, record_file: Path
     device = tmp_path / "mine.toml"
     device.write_bytes(gzip.compress(DEVICE.encode()))
     assert load_file(device).require("dram").rate == 1e9
+
+
+@pytest.mark.parametrize("name", ["packed.jsonl.gz", "PLAIN.JSONL"])
+def test_every_command_knows_a_record_file_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_file: Path, name: str
+) -> None:
+    path, content = tmp_path / "folder" / name, record_file.read_bytes()
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert is_record_file(path)
+    assert is_evidence(str(path))
+    assert list(rl.read(path.parent)) == list(rl.read(record_file))  # of a folder too
+    with pytest.raises(InvalidValue, match="none of these records keeps the shapes"):  # which were read
+        rl.explain(str(path))
+    monkeypatch.setattr("rooflens.api.replaying.this_machine", lambda _: SimpleNamespace(device=rl.device("t4")))
+    with pytest.raises(InvalidValue, match=r"batch is an option of a model, and .* is a record file"):
+        rl.replay(str(path), batch=2)
+    replayed = Mock(return_value=rl.read(record_file))
+    monkeypatch.setattr(rl, "replay", replayed)
+    done = CliRunner().invoke(cli, ["replay", str(path)])
+    assert done.exit_code == 0, done.output
+    assert replayed.call_args.kwargs.keys() == {"progress"}  # no option of a model
 
 
 @pytest.mark.parametrize("name", CONTENT)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rooflens as rl
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, UnknownOption
 from rooflens.records import Case
 from rooflens.runs.options import COUNTING, OPTIONS, RUNNING, Options
 from rooflens.runs.run import Run
@@ -125,3 +125,46 @@ def test_batches_are_runs_each_once() -> None:
     for wrong in (0, [], [1, None], "64", 2.5, [True]):
         with pytest.raises(InvalidValue, match="cannot be run; give whole numbers of at least 1"):
             run.with_batches(wrong)
+
+
+FUNCTIONS = [each for name in rl.__all__ if inspect.isfunction(each := getattr(rl, name))]
+HAVE_OPTIONS = [
+    each
+    for each in FUNCTIONS
+    if each.__module__.startswith("rooflens.api")
+    and each is not rl.explain  # the arguments of an operation may have any name
+    and any(p.kind is p.KEYWORD_ONLY for p in inspect.signature(each).parameters.values())
+]
+
+
+@pytest.mark.parametrize("function", HAVE_OPTIONS, ids=lambda function: function.__name__)
+def test_every_public_function_names_the_options_that_it_has(function: Any) -> None:
+    with pytest.raises(UnknownOption) as caught:
+        function(colour=True)
+    assert isinstance(caught.value, TypeError)  # as Python's own
+    options = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    assert "unknown option 'colour'" in str(caught.value)
+    assert f"({function.__name__} has {', '.join(options)}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "misspelt", "meant"),
+    [
+        (rl.estimate, "seqlen", "seq_len"),
+        (rl.measure, "batch_size", "batch"),
+        (rl.rank, "dtpye", "dtype"),  # an option of the function that it calls
+        (rl.advise, "fussion", "fusion"),
+        (rl.replay, "optimiser", "optimizer"),
+        (rl.explain, "batchsize", "batch"),
+        (rl.table, "colum", "columns"),
+    ],
+)
+def test_a_misspelt_option_is_told_the_nearest(function: Any, misspelt: str, meant: str) -> None:
+    with pytest.raises(UnknownOption, match=f"unknown option '{misspelt}'; did you mean {meant}[?,]"):
+        function("resnet18", **{misspelt: 1})
+
+
+def test_a_replay_takes_no_device() -> None:
+    with pytest.raises(UnknownOption) as caught:
+        rl.replay("resnet18", device="t4")
+    assert ", device," not in str(caught.value)

@@ -25,12 +25,12 @@ from tests.table_samples import (
 
 from rooflens.records import Failure, Memory, Record, Work
 from rooflens.report import columns, escape, kernel_names, table
-from rooflens.report.columns import coverage_line
 from rooflens.report.memory_table import memory
 from rooflens.report.overview import PARTS_HINT, tables_of
 from rooflens.report.part_tables import families, operations
 from rooflens.report.summary import failures, summary
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, Value, build, for_people, percent, plain, text
+from rooflens.report.table_notes import coverage_line
 from rooflens.results import Coverage, RecordSet
 
 

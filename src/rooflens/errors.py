@@ -7,6 +7,7 @@
     │   └── UnitError             a quantity that cannot be parsed, or in the wrong unit
     ├── UnknownName               a name that is not known; near names are listed
     │   ├── UnknownModel
+    │   ├── UnknownOption         a function was given an option that it has not; its options are listed
     │   └── UnknownDevice
     │       └── AmbiguousDevice   a name that fits several devices
     ├── MissingDependency         an optional package that this call needs
@@ -28,7 +29,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
@@ -118,6 +119,13 @@ class UnknownModel(UnknownName):
 
 class UnknownDevice(UnknownName):
     """The catalogue holds no device of this name."""
+
+
+class UnknownOption(UnknownName, TypeError):
+    """A function has no option of this name; the message lists its options."""
+
+    def __init__(self, function: str, name: str, known: Collection[str]) -> None:
+        super().__init__("option", name, known, f" ({function} has {', '.join(known)})")
 
 
 class AmbiguousDevice(UnknownDevice):

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+from rooflens.api.arguments import named_options
 from rooflens.devices import catalogue, device_text
 from rooflens.errors import InvalidValue
 from rooflens.known_models import KnownModel, known_models, unknown_model
@@ -18,6 +19,7 @@ LEAST_BUDGET = 1.0
 """Seconds of the shortest calibration."""
 
 
+@named_options()
 def devices(*, vendor: str | None = None, kind: str | None = None) -> tuple[Device, ...]:
     """Return every device of the catalogue, by canonical name; twin of ``rooflens devices list``.
 
@@ -78,6 +80,7 @@ def models(*words: str) -> tuple[KnownModel, ...]:
     return Listed(chosen)
 
 
+@named_options()
 def calibrate(
     device: str | None = None,
     *,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from rooflens.api.arguments import named_options
 from rooflens.api.reading import read
 from rooflens.checks import Findings, examine
 from rooflens.errors import InvalidValue, RooflensError
@@ -22,6 +23,7 @@ _NAME = re.compile(r"(?:timm:|hf:)?[\w.-]+")
 _FILES = (".py", ".onnx", ".json")
 
 
+@named_options()
 def check(*sources: RecordSet | str | Path, progress: Progress | None = None) -> Findings:
     """Look for numbers that cannot be true and for known mistakes: ``for finding in rl.check(time, hw): ...``.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rooflens.api.arguments import named_options
 from rooflens.api.estimation import estimate
 from rooflens.api.reading import read
 from rooflens.compare import DeviceRanking
@@ -33,6 +34,7 @@ BATCHES = (1, 8, 64, 256)
 ALL = "all"
 
 
+@named_options(estimate)
 def rank(
     model: str | torch.nn.Module,
     *,
@@ -89,6 +91,7 @@ MOST_STEPS = 8
 """Steps of a file that are advised on at once: each is estimated some ten times."""
 
 
+@named_options(estimate)
 def advise(
     model: str | Path | torch.nn.Module,
     *,

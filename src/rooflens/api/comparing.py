@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from rooflens.api.arguments import named_options
 from rooflens.api.reading import read
 from rooflens.checks import examine
 from rooflens.compare import (
@@ -56,6 +57,7 @@ _TAKES: Mapping[Question, frozenset[str]] = {
 """The options of each question."""
 
 
+@named_options()
 def compare(
     *sources: One | Sequence[One],
     question: Question | None = None,

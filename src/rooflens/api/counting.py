@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from rooflens.api.arguments import given_to
+from rooflens.api.arguments import given_to, named_options
 from rooflens.errors import InvalidValue, check_torch, checked
 from rooflens.machine import machine_of, this_machine
 from rooflens.progress import Progress
@@ -19,6 +19,7 @@ from rooflens.runs.run import Request, is_own_file
 from rooflens.runs.time_limits import LIMIT
 
 
+@named_options()
 def counters(
     model: str,
     *,
@@ -106,6 +107,7 @@ def counters(
     )
 
 
+@named_options()
 def count_program(
     program: Sequence[str],
     *,

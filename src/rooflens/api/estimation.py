@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.arguments import given_to
+from rooflens.api.arguments import given_to, named_options
 from rooflens.capacity import asked_devices, asked_reserve, searched, searched_in_worker
 from rooflens.errors import InvalidValue, checked
 from rooflens.machine import find_all, listed
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rooflens.models import Loss
 
 
+@named_options()
 def estimate(
     model: str | torch.nn.Module,
     *,
@@ -127,6 +128,7 @@ def estimate(
     return estimated_requests(requests, partial(find_all, device), limit, progress)
 
 
+@named_options()
 def largest_batch(
     model: str | torch.nn.Module,
     *,
@@ -206,6 +208,7 @@ def largest_batch(
     return searched(asked, targets, free, progress)
 
 
+@named_options()
 def longest_context(
     model: str,
     *,

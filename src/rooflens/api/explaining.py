@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from rooflens.errors import InvalidValue, UnknownName, check_torch
 from rooflens.explanation import Explanation
 from rooflens.explanation.from_records import explain_records
 from rooflens.machine import find_all
-from rooflens.records import EVERY_PHASE, Device, Phase, Record
+from rooflens.records import EVERY_PHASE, Device, Phase, Record, is_record_file, is_training
 from rooflens.results import RecordSet
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def explain(
     devices = find_all(device)
     if isinstance(what, Record):
         what = RecordSet([what])
-    if isinstance(what, Path) or (isinstance(what, str) and what.endswith(".jsonl")):
+    if isinstance(what, Path) or is_record_file(what):
         what = RecordSet.load(what)
     if isinstance(what, RecordSet):
         if shapes or arguments or dtype is not None:
@@ -101,11 +100,7 @@ def _estimate(
     dtype: str | None,
     arguments: Mapping[str, Any],
 ) -> RecordSet:
-    known = inspect.signature(estimate).parameters
-    for name in arguments:
-        if name not in known:
-            raise UnknownName("option of an estimate", name, known)
     options = dict(arguments)
-    if phase in ("backward", "optimizer"):
+    if is_training([phase]):
         options.setdefault("mode", "train")
     return estimate(model, device=devices, dtype=dtype, **options)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.arguments import given_to
+from rooflens.api.arguments import given_to, named_options
 from rooflens.errors import InvalidValue, ModelError, check_torch, checked
 from rooflens.machine import check_measured, check_where
 from rooflens.progress import Progress, within
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rooflens.models import Loss
 
 
+@named_options()
 def measure(
     model: str | torch.nn.Module,
     *,

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rooflens.api.arguments import named_options
 from rooflens.errors import InvalidValue
 from rooflens.machine import find
 from rooflens.readers import ReadContext, read_file
-from rooflens.records import Case, Device, Record
+from rooflens.records import Case, Device, Record, is_record_file
 from rooflens.results import RecordSet
 from rooflens.running.placing import placed
 from rooflens.runs.dtype_names import dtype_named
@@ -23,6 +24,7 @@ _FACTS = ("model", "batch", "dtype", "mode", *OF_STEP)
 """What a user may say of the case of a file."""
 
 
+@named_options()
 def read(
     *paths: str | Path,
     device: str | Device | None = None,
@@ -95,7 +97,8 @@ def _noted(records: Sequence[Record], note: str) -> Sequence[Record]:
 
 def _record_files(path: Path) -> list[Path]:
     """The record files of a folder or of a study's folder; none of a file, or where something else wrote the folder."""
-    return sorted(path.glob("*.jsonl")) or sorted((path / CELLS).glob("*.jsonl"))
+    folders = (folder for folder in (path, path / CELLS) if folder.is_dir())
+    return next(filter(None, (sorted(filter(is_record_file, folder.iterdir())) for folder in folders)), [])
 
 
 def _with_facts(records: RecordSet, facts: Mapping[str, Any]) -> RecordSet:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rooflens.api.arguments import named_options
 from rooflens.errors import check_torch
 from rooflens.records import AS_IS, Device
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rooflens.regions.loop import Region
 
 
+@named_options()
 def region(
     name: str,
     *,
@@ -80,4 +82,5 @@ def region(
         show=show,
         counts=trace is not None,
     )
-    return region_at(sys._getframe(1).f_code, plan, model, trace)
+    # The caller is two frames away: between them is the check of names.
+    return region_at(sys._getframe(2).f_code, plan, model, trace)

@@ -6,16 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rooflens.api.arguments import named_options
 from rooflens.api.estimation import estimate
 from rooflens.api.reading import read
 from rooflens.errors import InvalidValue
 from rooflens.machine import Machine, this_machine
 from rooflens.progress import Progress, waiting
-from rooflens.records import Record
+from rooflens.records import Record, is_record_file
 from rooflens.results import RecordSet
 from rooflens.sources.device_lock import alone_on
 
 
+@named_options(estimate, without=["device"])
 def replay(model: str | Path, *, progress: Progress | None = None, **options: Any) -> RecordSet:
     """Time each distinct operation of a model alone on this machine's GPU, without the model's code or weights.
 
@@ -36,7 +38,7 @@ def replay(model: str | Path, *, progress: Progress | None = None, **options: An
     here = this_machine("cuda")
     if here.device is None:
         raise InvalidValue(f"the catalogue does not know this machine's GPU, {here.title!r}; run 'rooflens calibrate'")
-    if Path(model).suffix == ".jsonl":
+    if is_record_file(model):
         if options:
             raise InvalidValue(f"{min(options)} is an option of a model, and {str(model)!r} is a record file")
         estimates = read(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rooflens.api.arguments import named_options
 from rooflens.compare import Comparison
 from rooflens.errors import InvalidValue
 from rooflens.machine import datasheet_of, found_each, listed
@@ -28,6 +29,7 @@ from rooflens.report.text_formats import as_json
 from rooflens.results import Fits, RecordSet
 
 
+@named_options()
 def table(
     *records: RecordSet | Fits | Comparison,
     format: Format = "table",
@@ -93,6 +95,7 @@ def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:
     raise InvalidValue("largest batches have a table of their own, and so has a comparison; show each apart")
 
 
+@named_options()
 def roofline(
     *records: RecordSet,
     by: PieceKind | None = None,
@@ -146,6 +149,7 @@ def chart(name: str, *records: RecordSet) -> ChartPicture:
     return chart_of(name, RecordSet.union(records))
 
 
+@named_options()
 def explore(*records: RecordSet, title: str | None = None) -> Explorer:
     """Return a page to explore records on: ``rl.explore(est, time).save("page.html")``.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rooflens.api.arguments import named_options
 from rooflens.api.checking import check
 from rooflens.errors import InvalidValue, UnknownName
 from rooflens.notebook import Listed
@@ -29,6 +30,7 @@ PLAIN = "slurm"
 """A cluster without a table: its jobs have sbatch's defaults."""
 
 
+@named_options()
 def run_study(
     study: str | Path,
     folder: str | Path | None = None,
@@ -79,6 +81,7 @@ def run_study(
     return opened.status()
 
 
+@named_options()
 def run_study_on_cluster(
     study: str | Path,
     folder: str | Path | None = None,
@@ -176,6 +179,7 @@ def study_verdicts(folder: str | Path) -> tuple[Verdict, ...]:
     return Listed(opened.verdicts(opened.contents()))
 
 
+@named_options()
 def study_report(
     folder: str | Path,
     out: str | Path | Sequence[str | Path] = (),

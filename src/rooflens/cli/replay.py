@@ -8,6 +8,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.options import Shown, examples, output_options, progress_bar, run_options, say_if_busy
+from rooflens.records import is_record_file
 
 
 @click.command(
@@ -25,7 +26,7 @@ def replay(model: str, shown: Shown, **options: Any) -> None:
     stands beside the bound, and the expected time of the step is 'replayed'. Times are kept: operations that another
     model has had are not timed again.
     """
-    given = {} if model.endswith(".jsonl") else {name: value for name, value in options.items() if value is not None}
+    given = {} if is_record_file(model) else {name: value for name, value in options.items() if value is not None}
     say_if_busy("cuda")
     with progress_bar() as tell:
         records = rl.replay(model, progress=tell, **given)

@@ -20,7 +20,7 @@ from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
 from rooflens.predict.effects.streams import cold_weights
 from rooflens.predict.expected import expected_seconds
-from rooflens.records import ANSWER_PHASES, Call, HostCalls, Phase, Record, Scalar
+from rooflens.records import ANSWER_PHASES, Call, HostCalls, Phase, Record, Scalar, is_training
 
 Way = Literal["eager", "compiled", "graph"]
 """How a step runs: operation by operation, compiled, or from CUDA graphs."""
@@ -230,7 +230,7 @@ def _timed_on_processors(records: Sequence[Record], conduct: Conduct) -> bool:
     """True if a processor's suite has calls like these: forward passes in fp32, operation by operation."""
     as_written = conduct.way == "eager" or not conduct.step
     narrow = any(t.dtype in NARROW for r in records if r.call is not None for t in r.call.outputs)
-    return as_written and not narrow and all(r.phase not in ("backward", "optimizer") for r in records)
+    return as_written and not narrow and not is_training(r.phase for r in records)
 
 
 def _in_turn(parts: Sequence[Prediction]) -> Prediction:

@@ -10,7 +10,7 @@ from statistics import median
 
 from rooflens.opening import head, text_of
 from rooflens.readers.reader import FoundCases, ReadContext, Reader, numbered
-from rooflens.records import AS_IS, Case, Record
+from rooflens.records import AS_IS, Case, Record, is_training
 from rooflens.results import RecordSet
 from rooflens.sources import profile
 from rooflens.units import show
@@ -51,7 +51,7 @@ def _read(path: Path, context: ReadContext) -> RecordSet:
 
 def _trained(records: Sequence[Record]) -> Sequence[Record]:
     """Return records of mode train where a phase says so."""
-    if not any(record.phase in ("backward", "optimizer") for record in records):
+    if not is_training(record.phase for record in records):
         return records
     return [replace(record, case=replace(record.case, mode="train")) for record in records]
 

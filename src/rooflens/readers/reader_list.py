@@ -18,12 +18,12 @@ from rooflens.readers.rocprof_files import ROCPROF, ROCPROF3, is_folder, read_fo
 from rooflens.readers.roof_files import ERT, NERSC, ROCPROF_ROOFS
 from rooflens.readers.time_tables import TIME_TABLES
 from rooflens.readers.unread_files import EMPTY, verdict
+from rooflens.records import is_record_file
 from rooflens.results import RecordSet
 
 _BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC, ROCPROF_ROOFS, NVPROF, TIME_TABLES, ROCPROF, ROCPROF3)
 _BY_FORM = (TRACES, NCU_TEXT)
 """These recognise any JSON, any text: they are asked after the readers of other packages."""
-_RECORD_SUFFIX = ".jsonl"
 
 
 @cache
@@ -39,7 +39,7 @@ def read_file(path: Path, context: ReadContext) -> RecordSet:
         UnknownFormat: no reader does; the message says what the file seems to be, and lists what is read.
         FileError: the file cannot be opened, or is damaged.
     """
-    if path.suffix.lower() == _RECORD_SUFFIX:  # damaged or not
+    if is_record_file(path):  # damaged or not
         return RECORDS.read(path, context)
     if is_folder(path):
         return read_folder(path, context)

@@ -6,7 +6,7 @@ Importing this package needs nothing but the standard library.
 from rooflens.records.allocation import MemoryBlock, allocated, peak_memory, with_cache
 from rooflens.records.bound import Bound, Point
 from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silicon
-from rooflens.records.files import FORMAT, RecordFile, read_records, write_records
+from rooflens.records.files import FORMAT, RECORD_SUFFIXES, RecordFile, is_record_file, read_records, write_records
 from rooflens.records.floor import CAUSES, Cause, Floor
 from rooflens.records.folders import file_name, without_folders
 from rooflens.records.kv_cache import CachePart, KvCache
@@ -23,6 +23,7 @@ from rooflens.records.operation import (
     Strides,
     Tensor,
     dense_strides,
+    is_training,
 )
 from rooflens.records.record import (
     AS_IS,

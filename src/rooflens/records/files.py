@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeGuard, TypeVar, get_type_hints
 
 from rooflens.errors import RecordFileError
 from rooflens.opening import check_keys, opened, rows_of
@@ -35,6 +35,8 @@ from rooflens.records.record import Case, Environment, Failure, Record
 from rooflens.records.whole_files import write_atomically
 
 FORMAT = 5
+RECORD_SUFFIXES = (".jsonl", ".jsonl.gz")
+"""How the names of record files end."""
 
 T = TypeVar("T")
 _COUNTED = ("records", "failures")
@@ -42,6 +44,11 @@ _UNTOLD = 3
 """The last format that promises nothing."""
 UNPROMISED, TWICE = "record files of format", "that repeat another one to the last digit"
 """What is said of files that promise nothing."""
+
+
+def is_record_file(path: object) -> TypeGuard[str | Path]:
+    """True if this names a record file: it ends as one does, compressed or not."""
+    return isinstance(path, str | Path) and str(path).lower().endswith(RECORD_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,11 @@ ANSWER_PHASES: tuple[Phase, ...] = ("prefill", "decode")
 EVERY_PHASE = (*PHASES, *ANSWER_PHASES)
 
 
+def is_training(phases: Iterable[Phase | None]) -> bool:
+    """True if one of the phases is of a training step alone."""
+    return any(phase in ("backward", "optimizer") for phase in phases)
+
+
 Strides = tuple[int, ...]
 _INNERMOST_FIRST: dict[str, tuple[int, ...]] = {"channels_last": (1, 3, 2, 0), "channels_last_3d": (1, 4, 3, 2, 0)}
 """Dimensions by how close their elements lie; only a tensor of so many dimensions has the format."""

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rooflens.compare.advice import WORTH, Advice, AdvisedStep
-from rooflens.report.columns import CASE, misfits, total_notes
+from rooflens.report.columns import CASE
 from rooflens.report.expected_notes import waits_for
 from rooflens.report.table import Column, Entry, Table, build, percent
+from rooflens.report.table_notes import misfits, total_notes
 from rooflens.results import Measured
 from rooflens.results.quantities import MEMORY
 from rooflens.units import show, show_range

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from rooflens.records import EVERY_PHASE, LEVELS, LINKS, MEMORY_CAUSES, Failure, KvCache, Memory, Phase
-from rooflens.report.columns import device_notes, total_notes, whole
+from rooflens.report.columns import whole
+from rooflens.report.table_notes import device_notes, total_notes
 from rooflens.results import Evidence, Measured, RecordSet, join
 from rooflens.results.answers import ANSWERS, SAMPLED
 from rooflens.results.evidence import only_failed

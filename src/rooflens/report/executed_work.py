@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from rooflens.compare.executed_work import Executed
 from rooflens.records import Case
-from rooflens.report.columns import CASE, PHASE, at_least, coverage_line, whole
+from rooflens.report.columns import CASE, PHASE, at_least, whole
 from rooflens.report.table import COUNT, Column, Entry, Table, build
+from rooflens.report.table_notes import coverage_line
 from rooflens.results import Coverage, Total
 
 

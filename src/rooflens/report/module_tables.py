@@ -24,7 +24,6 @@ from rooflens.report.columns import (
     SHARE,
     TIME_SHARE,
     headed_by_clock,
-    piece_notes,
     sum_of_known,
     whole,
 )
@@ -32,6 +31,7 @@ from rooflens.report.module_tree import ITSELF, Module, modules, with_own_rows
 from rooflens.report.one_step import of_one_step
 from rooflens.report.part_tables import CEILINGS, EXPECTED_SHARE, NOTE, in_phase, led_by_expected
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
+from rooflens.report.table_notes import piece_notes
 from rooflens.results import Evidence, RecordSet, Total
 from rooflens.results.parts import PieceOfCase, without_work
 from rooflens.results.quantities import PARAMETERS

@@ -10,16 +10,7 @@ from rooflens.checks import Findings
 from rooflens.compare import Advice
 from rooflens.known_models import KnownModel
 from rooflens.records import Device
-from rooflens.report.columns import (
-    BOUNDS,
-    EXPECTED,
-    NO_DEVICE,
-    WORK,
-    coverage_line,
-    number_notes,
-    surplus_notes,
-    total_notes,
-)
+from rooflens.report.columns import BOUNDS, EXPECTED, WORK
 from rooflens.report.comparison import SERIES, SHOWN, comparison_tables
 from rooflens.report.counts import counts, differ
 from rooflens.report.device_tables import device_tables, overview
@@ -33,6 +24,7 @@ from rooflens.report.study.content import Report
 from rooflens.report.study.html import render
 from rooflens.report.study.results import hypotheses_table
 from rooflens.report.table import COUNT, Column, Table, build
+from rooflens.report.table_notes import NO_DEVICE, coverage_line, number_notes, surplus_notes, total_notes
 from rooflens.results import Fits, RecordSet, Total
 from rooflens.results.quantities import TIME
 from rooflens.study import STATES, Status, Verdict

@@ -23,10 +23,10 @@ from rooflens.report.columns import (
     WORK,
     at_least,
     headed_by_clock,
-    piece_notes,
 )
 from rooflens.report.one_step import of_one_step
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build
+from rooflens.report.table_notes import piece_notes
 from rooflens.results import UNATTRIBUTED, Evidence, Quantity, RecordSet, join
 from rooflens.results.parts import PartKind, PieceOfCase, StepPart, parts
 from rooflens.results.quantities import ALL_FLOPS, BOUND_BYTES, BOUND_FLOPS, BYTES, INTENSITY, MATMUL_FLOPS, ratio

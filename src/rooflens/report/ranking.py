@@ -9,10 +9,11 @@ from rooflens.compare import DeviceRanking
 from rooflens.compare.ranking import RankedBy, RankedDevice, quantity_by
 from rooflens.records import Failure
 from rooflens.report.case_names import differing
-from rooflens.report.columns import BOUNDS, EXPECTED, WAITS, WORK, case_columns, number_notes, total_notes
+from rooflens.report.columns import BOUNDS, EXPECTED, WAITS, WORK, case_columns
 from rooflens.report.counts import counts
 from rooflens.report.expected_notes import few
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
+from rooflens.report.table_notes import number_notes, total_notes
 from rooflens.results import Quantity
 from rooflens.results.answers import COST_PER_ANSWER, COST_PER_SAMPLE
 from rooflens.results.quantities import MEMORY, PARAMETERS

@@ -9,17 +9,14 @@ from typing import Any
 from rooflens.records import Case, Phase
 from rooflens.report.answer_table import IN_TOKENS, answer_column, expected_columns, notes_on_tokens
 from rooflens.report.case_names import differing, name_of
-from rooflens.report.columns import (
-    BOUNDS,
-    CASE,
-    EXPECTED,
+from rooflens.report.columns import BOUNDS, CASE, EXPECTED, PHASE, ROOM, SOURCE, WAITS, WORK, at_least
+from rooflens.report.expected_notes import waiting_notes
+from rooflens.report.one_step import of_one_step
+from rooflens.report.profile_notes import profile_notes
+from rooflens.report.sweep_notes import batch_notes
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build
+from rooflens.report.table_notes import (
     FASTER,
-    PHASE,
-    ROOM,
-    SOURCE,
-    WAITS,
-    WORK,
-    at_least,
     coverage_notes,
     device_notes,
     number_notes,
@@ -27,11 +24,6 @@ from rooflens.report.columns import (
     surplus_notes,
     total_notes,
 )
-from rooflens.report.expected_notes import waiting_notes
-from rooflens.report.one_step import of_one_step
-from rooflens.report.profile_notes import profile_notes
-from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build
 from rooflens.results import Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.answers import ANSWERS, COSTS, ENERGY_PER_SAMPLE, ENERGY_PER_TOKEN
 from rooflens.results.evidence import only_failed

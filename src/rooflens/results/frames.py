@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from rooflens.errors import MissingDependency
 from rooflens.on_demand import Rows, table_rows
-from rooflens.records import Record
+from rooflens.records import Case, Record, Source
+from rooflens.results.totals import Total
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from rooflens.results.recordset import RecordSet
 
 
 class _Held(Protocol):
@@ -18,6 +21,7 @@ class _Held(Protocol):
 
     @property
     def records(self) -> tuple[Record, ...]: ...
+    def split(self) -> tuple[tuple[Case, Source, RecordSet], ...]: ...
 
 
 def of_polars(held: _Held, by: str | None, depth: int | None) -> polars.DataFrame:
@@ -42,11 +46,25 @@ def of_pandas(held: _Held, by: str | None, depth: int | None) -> pandas.DataFram
 
 def _rows(held: _Held, by: str | None, depth: int | None) -> tuple[Rows, dict[str, str]]:
     """Return a row per record, or those of a table with its units."""
-    return ([_row(record) for record in held.records], {}) if by is None else table_rows(held, by, depth)
+    if by is not None:
+        return table_rows(held, by, depth)
+    own = {(case, source): records for case, source, records in held.split()}
+    return [_row(record, _total(record, own[record.case, record.source])) for record in held.records], {}
 
 
-def _row(record: Record) -> dict[str, object]:
+def _total(record: Record, own: RecordSet) -> Total:
+    """Return what is derived of a record: of a model's, that of the whole step."""
+    whole = record.scope == "model" and record.source == "estimate"
+    return own.total() if whole else own.sum([record], own.device())
+
+
+def _row(record: Record, total: Total) -> dict[str, object]:
+    """Return the row of a record; times are those of one call, as its work is."""
     case, work = record.case, record.work
+    derived = {
+        "bound_seconds": total.seconds,
+        **{name: getattr(total, name) for name in ("predicted_seconds", "predicted_low", "predicted_high")},
+    }
     names = ("source", "scope", "path", "kind", "name", "phase", "calls", "recomputed")
     return {
         **{name: getattr(case, name) for name in ("model", "device", "batch", "dtype", "mode")},
@@ -56,4 +74,5 @@ def _row(record: Record) -> dict[str, object]:
         "flops": None if work is None else work.total_flops,
         "dram_bytes": None if work is None else work.bytes.get("dram"),
         "seconds": None if record.timing is None else record.timing.median,
+        **{name: None if seconds is None else seconds / record.calls for name, seconds in derived.items()},
     }

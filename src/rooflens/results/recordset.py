@@ -371,6 +371,9 @@ class RecordSet(Displayed):
     def to_pandas(self, by: str | None = None, depth: int | None = None) -> pandas.DataFrame:
         """Return one row per record, or a table as numbers; what is unknown is missing (`pandas.NA`).
 
+        A record's row is of one call: its work, its measured ``seconds``, ``bound_seconds`` and ``predicted_seconds``;
+        an estimate's row of scope "model" has those of the whole step.
+
         Args:
             by: one row per ``module``, ``op``, ``family``, ``kernel`` or ``phase`` (of steps), as in
                 :func:`rooflens.table`, in base units (``attrs["units"]``); ``seconds`` is the bound. A module's row

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rooflens.errors import FileError, InvalidValue
-from rooflens.records import Record
+from rooflens.records import Record, is_training
 from rooflens.results import RecordSet
 from rooflens.running.attributing import REPLAYED, attributed
 from rooflens.sources import profile
@@ -50,7 +50,7 @@ def placed(records: RecordSet, trace: str | Path) -> RecordSet:
     ]
     if len(steps) > 1:
         notes.append(f"the trace has {len(steps)} steps: the first one is taken")
-    train = any(r.phase in ("backward", "optimizer") for r in joined)
+    train = is_training(r.phase for r in joined)
     case = replace(next(iter(cases)), mode="train") if train else next(iter(cases))
     first, *others = (_of_file(replace(r, case=case)) for r in joined)
     rest = [r for r in records if not (r.source == "counters" and r.scope == "kernel")]

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from rooflens.errors import InvalidValue, checked
-from rooflens.records import AS_IS, DTYPES, MODES, Case, file_name
+from rooflens.records import AS_IS, DTYPES, MODES, RECORD_SUFFIXES, Case, file_name
 from rooflens.runs.dtype_names import dtype_hint, dtype_named
 from rooflens.runs.options import ANSWERING, SWEPT, Options
 
 _WORDS: Mapping[str, tuple[str, ...]] = {"dtype": (*DTYPES, AS_IS), "mode": MODES}
 
 
-_OBSERVED = (".jsonl", ".json", ".json.gz", ".jsonl.gz", ".csv", ".csv.gz", ".sqlite", ".ncu-rep")
+_OBSERVED = (*RECORD_SUFFIXES, ".json", ".json.gz", ".csv", ".csv.gz", ".sqlite", ".ncu-rep")
 """How files of what was observed end."""
 
 

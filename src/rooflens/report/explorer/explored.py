@@ -11,7 +11,7 @@ from typing import Any
 from rooflens import units
 from rooflens.records import MEMORY_CAUSES, Case, Device, Failure, Memory, Phase
 from rooflens.report.case_names import PHASE_WORDS, SOURCE_WORDS, short_device
-from rooflens.report.columns import BELOW_BOUND, CASE, cause_columns
+from rooflens.report.columns import CASE, cause_columns
 from rooflens.report.escape import printable
 from rooflens.report.explorer.encoded import Numbered, encoded
 from rooflens.report.explorer.step_marks import EXPECTED, StepMark, sources_of, step_marks, why_none
@@ -23,6 +23,7 @@ from rooflens.report.memory_table import WITH_WORKSPACE
 from rooflens.report.study.causes import TIME_COLOURS, TIME_NOTES, bound_by_cause
 from rooflens.report.summary import summary
 from rooflens.report.table import Column, Entry, Table, build, percent
+from rooflens.report.table_notes import BELOW_BOUND
 from rooflens.results import QUANTITIES, Evidence, RecordSet, Room, join
 from rooflens.results.evidence import only_failed
 from rooflens.results.quantities import BOUND, PREDICTED, TIME

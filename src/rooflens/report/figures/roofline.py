@@ -9,7 +9,6 @@ from dataclasses import replace
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Device
 from rooflens.report.case_names import shared
-from rooflens.report.columns import BELOW_BOUND, misfits
 from rooflens.report.figures.axes import Axis
 from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, Naming, PieceKind, launches
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceiling_lines, roofs
@@ -21,6 +20,7 @@ from rooflens.report.figures.saving import Figure
 from rooflens.report.figures.trails import trails
 from rooflens.report.model_families import FAMILIES
 from rooflens.report.one_step import does_more
+from rooflens.report.table_notes import BELOW_BOUND, misfits
 from rooflens.results import Evidence, RecordSet, join
 
 ABOVE = (

@@ -9,6 +9,7 @@ from rooflens import units
 from rooflens.errors import MissingCeiling
 from rooflens.records import MEMORY_CAUSES, Case, Memory, Record
 from rooflens.report.charts import Bar, BarPiece, Bars, Limit
+from rooflens.report.columns import cause_words
 from rooflens.report.figures.palette import group_colours
 from rooflens.report.study.cases import common_note, naming
 from rooflens.report.table import percent
@@ -19,7 +20,7 @@ MOST = 40
 MOST_BEYOND = 1.5
 """Lengths of the longest bar up to which a capacity is a line; one farther off is told in words."""
 _WORKSPACE = "workspace"
-_CAUSES = {cause: cause.replace("_", " ") for cause in (*MEMORY_CAUSES, _WORKSPACE)}
+_CAUSES = {cause: cause_words(cause) for cause in (*MEMORY_CAUSES, _WORKSPACE)}
 """Causes of memory, and their words."""
 TIME_COLOURS: Mapping[str, str] = {
     "weights": "#0072b2",

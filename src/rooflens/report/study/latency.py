@@ -11,13 +11,13 @@ from rooflens.compare.timed_cases import Compared, TimedCase, quantity_of, timed
 from rooflens.errors import Incomparable
 from rooflens.records import Case
 from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot
-from rooflens.report.columns import misfits
 from rooflens.report.figures.axes import XY
 from rooflens.report.series import METHOD_WORDS, TIME_NAMES, correlation_table, exponent_table
 from rooflens.report.study.agreement import BAND
 from rooflens.report.study.cases import case_notes, case_series, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
+from rooflens.report.table_notes import misfits
 
 MOST_ROWS = 24
 """Settings that a heat map shows."""

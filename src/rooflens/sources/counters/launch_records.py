@@ -15,7 +15,7 @@ from statistics import median
 from rooflens import opening, units
 from rooflens.costs import family_of
 from rooflens.errors import FileError
-from rooflens.records import Case, Record, Work
+from rooflens.records import Case, Record, Work, is_training
 from rooflens.records.timing import LONGEST
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.counters.counter_cells import CounterReading
@@ -233,7 +233,7 @@ def _with_work(records: list[Record]) -> list[Record]:
 
 def _with_mode(records: list[Record]) -> list[Record]:
     """Training where a phase says so."""
-    if all(record.phase in (None, "forward") for record in records):
+    if not is_training(record.phase for record in records):
         return records
     cases = {case: replace(case, mode="train") for case in dict.fromkeys(record.case for record in records)}
     return [replace(record, case=cases[record.case]) for record in records]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from rooflens.costs import family_of
-from rooflens.records import Case, Record
+from rooflens.records import Case, Record, is_training
 from rooflens.sources.profile.attribution import attribute
 from rooflens.sources.profile.nsys.export import Export
 from rooflens.sources.profile.operation_records import activity_name, in_every_step, record_of, whole_record
@@ -28,7 +28,7 @@ def records_of(export: Export, case_of: Callable[[int | None], Case]) -> Iterato
     """
     shares = [(share, share.activity) for share in attribute(export.events, all_phases=True) if share.activity]
     shares.sort(key=lambda item: item[1].start)
-    training = any(share.place.phase in ("backward", "optimizer") for share, _ in shares)
+    training = is_training(share.place.phase for share, _ in shares)
     for card in cards_of(export):
         case = replace(case_of(card), mode="train") if training else case_of(card)
         its = [share for share, activity in shares if activity.device == card]
