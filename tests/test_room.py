@@ -179,6 +179,18 @@ def test_an_estimate_on_a_small_card() -> None:
     assert small.largest == pytest.approx(fitting, rel=0.05)
 
 
+@pytest.mark.parametrize("memory", [16e9, 20e9, 100e9])
+def test_an_estimate_of_no_device_is_crossed_out_on_each_that_lacks_the_room(memory: float) -> None:
+    """18 GB at the peak, and a quarter of the memory stays free: 22 GB of 16, 23 GB of 20, and 43 GB of 100."""
+    small, large = machine(memory=memory), machine("large", 100e9)
+    records = estimated(replace(CASE, device=None))
+    figure = roofline_figure(RecordSet(records, devices={}), devices=[small, large])
+    small_is_short = memory < 24e9
+    assert {mark.device: mark.too_large for mark in figure.marks} == {0: small_is_short, 1: False}
+    told = [note.partition(" does not fit")[0] for note in figure.notes if "does not fit" in note]
+    assert told == (["net batch 32 fp32 train on toy"] if small_is_short else [])
+
+
 def test_comparisons_and_charts_say_so_too() -> None:
     cases = [replace(CASE, batch=batch) for batch in (1, 8, 32)]
     held = {case: replace(HELD, peak=(4 + case.batch) * GB) for case in cases if case.batch is not None}

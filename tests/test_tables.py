@@ -24,7 +24,7 @@ from tests.table_samples import (
 )
 
 from rooflens.records import Failure, Memory, Record, Work
-from rooflens.report import columns, escape, kernel_names, table
+from rooflens.report import escape, kernel_names, table, table_notes
 from rooflens.report.memory_table import memory
 from rooflens.report.overview import PARTS_HINT, tables_of
 from rooflens.report.part_tables import families, operations
@@ -311,7 +311,7 @@ def test_people_see_what_differs_and_what_is_known() -> None:
     assert for_people(build("Title", columns[:1], rows[:1])).rows == ((Entry("m"),),)
 
 
-@pytest.mark.parametrize("module", [columns, escape, kernel_names, table], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [escape, kernel_names, table, table_notes], ids=lambda module: module.__name__)
 def test_examples_in_docstrings(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted

@@ -141,6 +141,10 @@ class Evidence:
             return None
         return room_of(held, self.case, self.device, ran=self.time is not None)
 
+    def on(self, device: Device) -> Evidence:
+        """Return what an estimate that names no device says of one."""
+        return replace(self, case=replace(self.case, device=device.name), device=device, time=None, profile=None)
+
     def total(self, phase: Phase | None = None) -> Total | None:
         """Return the work of a phase, or of the whole step, under the ceilings of the device."""
         if self.work is None:

@@ -153,22 +153,32 @@ def place(
 
 def _devices_of_case(item: Evidence, work: RecordSet, devices: Sequence[Device]) -> list[CaseDevice]:
     """Return the device of a case, or each that is drawn where the estimate holds for any."""
-    own = next((d for d in devices if d.name == item.case.device), item.device)
-    for_any = own is None and work.cases[0].device is None and devices
-    under: Sequence[Device | None] = devices if for_any else [own]
+    items = on_devices(item, devices)
     numbers = {device.name: number for number, device in enumerate(devices)}
+    under = [_drawn_device(one, devices) for one in items]
     return [
         CaseDevice(
             records=work,
             device=device,
             number=None if device is None else numbers.get(device.name),
-            own=len(under) == 1
+            own=len(items) == 1
             and (item.case.device is None or (device is not None and device.name == item.case.device)),
             first=nth == 0,
-            too_large=item.room is not None and item.room.fits is False,
+            too_large=one.room is not None and one.room.fits is False,
         )
-        for nth, device in enumerate(under)
+        for nth, (one, device) in enumerate(zip(items, under, strict=True))
     ]
+
+
+def on_devices(item: Evidence, devices: Sequence[Device]) -> list[Evidence]:
+    """Return a case as it is, or on each device that is drawn where its estimate holds for any."""
+    of_any = item.work is not None and item.work.cases[0].device is None and _drawn_device(item, devices) is None
+    return [item.on(device) for device in devices] if of_any and devices else [item]
+
+
+def _drawn_device(item: Evidence, devices: Sequence[Device]) -> Device | None:
+    """Return the device of a case as it is drawn, or else as its records know it."""
+    return next((device for device in devices if device.name == item.case.device), item.device)
 
 
 def _whole_seconds(item: Evidence, under: CaseDevice) -> tuple[float | None, str]:

@@ -12,7 +12,7 @@ from rooflens.report.case_names import shared
 from rooflens.report.figures.axes import Axis
 from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, Naming, PieceKind, launches
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceiling_lines, roofs
-from rooflens.report.figures.marks import MOST, Placement, place
+from rooflens.report.figures.marks import MOST, Placement, on_devices, place
 from rooflens.report.figures.memory_levels import definitions, intensity_label, shown_levels, without_roof
 from rooflens.report.figures.palette import MOST_GROUPS, MOST_MODELS, OTHER, WHOLE
 from rooflens.report.figures.roofline_data import LEVELS_TITLE, Link, Mark, RugMark, Trail
@@ -247,8 +247,7 @@ def _notes(
         more = f" and {len(lower) - _MOST_NAMED} more" if len(lower) > _MOST_NAMED else ""
         named = f"{'; '.join(lower[:_MOST_NAMED])}{more}"
         yield f"At least: not all FLOP are known of {named}. Their marks lie further up and to the right."
-    if not all(item.room is None or item.room.fits for item in evidence):
-        yield from misfits(evidence)
+    yield from misfits(one for item in evidence for one in on_devices(item, devices))
     yield from definitions((record for item in evidence if item.work is not None for record in item.work), levels)
     yield from without_roof(devices, placed.marks)
     if any(mark.above_roof for mark in placed.marks):
