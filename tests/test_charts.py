@@ -35,6 +35,7 @@ from rooflens.report.charts import (
     with_matplotlib,
 )
 from rooflens.report.charts.bar_rows import bar_rows, in_lines
+from rooflens.report.charts.chart import legend_names
 from rooflens.report.charts.colours import diverging, ink_on, on_dark
 from rooflens.report.charts.labels import chart_labels
 from rooflens.report.figures.axes import place, tick_text, ticks
@@ -328,6 +329,40 @@ def test_throughput_of_language_models_counts_tokens(
     assert isinstance(plot, Plot)
     assert plot.y.label == label
     assert [dot.y for dot in plot.series[0].dots] == pytest.approx([1000 * factor, 4000 * factor])
+
+
+@pytest.mark.parametrize("models", [2, 6])
+def test_many_lines_are_told_apart_without_names(models: int) -> None:
+    """Two models on two devices in two dtypes are 8 lines, which have names; six are 24, which have a legend."""
+    names, cards, dtypes = [f"net{n}" for n in range(models)], ["toy-100", "toy-200"], ["fp32", "bf16"]
+    cases = [
+        Case(model=model, batch=batch, device=card, dtype=dtype)
+        for model, card, dtype, batch in itertools.product(names, cards, dtypes, (1, 4))
+    ]
+    sets = records([measured(case, 1e-3 * n) for n, case in enumerate(cases, 1)], [device(card) for card in cards])
+    plot = rl.chart("throughput", sets).chart
+    assert isinstance(plot, Plot)
+    lines = [series for series in plot.series if series.dots]
+    assert len(lines) == 4 * models
+    assert len({(line.colour, line.shape, line.dash) for line in lines}) == (4 if models == 2 else 24)
+    assert {dot.label for line in lines for dot in line.dots} == ({"net0", "net1"} if models == 2 else {""})
+    if models == 6:
+        assert legend_names(plot) == [*dict.fromkeys(line.name for line in lines), *cards, *dtypes]
+        assert plot.y.low > 10  # entries of the legend are no points
+
+
+def test_lines_of_one_name_that_end_one_above_the_other_have_it_once() -> None:
+    def line(name: str, y: float) -> Series:
+        return Series(name="", colour="#000000", path=((1.0, y), (10.0, y)), dots=(Dot(10.0, y, label=name),))
+
+    lines = tuple(line(name, y) for name, y in (("a", 1e-3), ("a", 1e-2), ("b", 1e-1), ("a", 1.0)))
+    labels = chart_labels(replace(PLOT, series=lines), 400, 300, 8)
+    assert sorted((label.text, len(label.leaders)) for label in labels) == [("a", 1), ("a", 2), ("b", 1)]
+    # Of 40 names there is room for 20 or so: each of the two names is among them.
+    many = tuple(line("b" if n == 39 else f"a{n % 2}", 10 ** (-3 + n / 13)) for n in range(40))
+    shown = chart_labels(replace(PLOT, series=many), 400, 250, 8)
+    assert {label.text for label in shown} == {"a0", "a1", "b"}
+    assert len(shown) < 25
 
 
 def test_a_device_looks_the_same_on_every_chart_of_a_report() -> None:

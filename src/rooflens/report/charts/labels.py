@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from rooflens.report.charts.bar_rows import fitting
 from rooflens.report.charts.chart import Plot, Series, shortened
@@ -23,12 +24,12 @@ _COLUMN = 8.0
 
 @dataclass(frozen=True, slots=True)
 class ChartLabel:
-    """A text whose left end and middle are at a point, and a leader from it to its mark; in points, y upwards."""
+    """A text whose left end and middle are at a point, and leaders from it to its marks; in points, y upwards."""
 
     text: str
     left: float
     middle: float
-    leader: Segment | None
+    leaders: tuple[Segment, ...]
 
 
 def chart_labels(
@@ -82,7 +83,7 @@ def chart_labels(
         taken.append(Spot(its, label.left))
     spots = first_free(wishes, taken, frame, _GAP, walls=walls)
     return column + [
-        ChartLabel(name, spot.box.left, (spot.box.bottom + spot.box.top) / 2, spot.leader)
+        ChartLabel(name, spot.box.left, (spot.box.bottom + spot.box.top) / 2, (spot.leader,) if spot.leader else ())
         for name, spot in zip(names, spots, strict=True)
         if spot is not None
     ]
@@ -93,14 +94,39 @@ def _lines(series: Series, at: Callable[[XY], XY]) -> Iterator[Segment]:
         yield (*at(start), *at(end))
 
 
+End = tuple[XY, float, str]
+"""Where a line ends, the radius of its mark there, and its name."""
+
+
+def _joined(ends: Sequence[End]) -> list[list[End]]:
+    """Return ends from the lowest on; those of one name between which no other is belong together."""
+    from_below = sorted(ends, key=lambda end: end[0][1])
+    return [list(its) for _, its in groupby(from_below, key=lambda end: end[2])]
+
+
 def _column(
-    ends: list[tuple[XY, float, str]], left: float, height: float, high: float, fitting: Callable[[str], str]
+    ends: list[End], left: float, height: float, high: float, fitting: Callable[[str], str]
 ) -> Iterator[ChartLabel]:
-    """Yield names right of the ends of lines, as near to them as possible; of too many the first ones."""
-    kept = ends[: int((height + _GAP) / (high + _GAP))]
-    centres = spread([y for (_, y), _, _ in kept], [high] * len(kept), 0.0, height, _GAP)
-    for ((x, y), radius, label), centre in zip(kept, centres, strict=True):
-        yield ChartLabel(fitting(printable(label)), left, centre, (left - _GAP, centre, x + radius, y))
+    """Yield names right of the ends of lines, as near to them as possible; of too many each once, then the first ones.
+
+    Lines of one name that end one above the other have it once.
+    """
+    kept = _joined(ends)
+    most = int((height + _GAP) / (high + _GAP))
+    if len(kept) > most:
+        number = {id(end): n for n, end in enumerate(ends)}
+        seen = Counter[str]()
+        ranked = []
+        for its in sorted(kept, key=lambda its: min(number[id(end)] for end in its)):
+            ranked.append((seen[its[0][2]], its))
+            seen[its[0][2]] += 1
+        ranked.sort(key=lambda each: each[0])  # each name once, then those that were first
+        kept = _joined([end for _, its in ranked[:most] for end in its])
+    middles = [sum(y for (_, y), *_ in its) / len(its) for its in kept]
+    centres = spread(middles, [high] * len(kept), 0.0, height, _GAP)
+    for its, centre in zip(kept, centres, strict=True):
+        leaders = tuple((left - _GAP, centre, x + radius, y) for (x, y), radius, _ in its)
+        yield ChartLabel(fitting(printable(its[0][2])), left, centre, leaders)
 
 
 def _named(marks: list[tuple[XY, float, str]]) -> list[tuple[str, list[tuple[XY, float]]]]:

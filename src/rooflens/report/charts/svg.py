@@ -143,8 +143,7 @@ def _plot(chart: Plot) -> Iterator[str]:
             line = f'<path d="{_corners(map(at, series.path))}" class="l" {_dashed(series)}{_tip(series.tip)}/>'
         yield f'<g class="c" {_ink(series.colour)}>{line}{marks}</g>'
     for label in chart_labels(chart, width, height, _LABEL):
-        if label.leader is not None:
-            x0, y0, x1, y1 = label.leader
+        for x0, y0, x1, y1 in label.leaders:
             yield f'<path d="M{left + x0:.1f},{foot - y0:.1f}L{left + x1:.1f},{foot - y1:.1f}" class="leader"/>'
         yield _text(left + label.left, foot - label.middle + 4, label.text, anchor="start", more=' class="label"')
 

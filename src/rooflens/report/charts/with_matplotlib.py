@@ -175,8 +175,7 @@ def _points(plane: Axes) -> tuple[float, float]:
 def _labels(plane: Axes, chart: Plot) -> None:
     width, height = _points(plane)
     for label in chart_labels(chart, width, height, _LABEL, lambda text: TextLine(text, _LABEL).width):
-        if label.leader is not None:
-            x0, y0, x1, y1 = label.leader
+        for x0, y0, x1, y1 in label.leaders:
             xs, ys = (x0 / width, x1 / width), (y0 / height, y1 / height)
             plane.plot(xs, ys, color=GREY, linewidth=0.5, transform=plane.transAxes)
         where = (label.left / width, label.middle / height)

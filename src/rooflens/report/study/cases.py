@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import get_args
 
@@ -21,6 +21,9 @@ SYMBOLS: tuple[Symbol, ...] = get_args(Symbol)
 """Of devices, beside their colours."""
 _SMALLEST, _LARGEST = 0.6, 1.5
 """Sizes of marks whose size tells the batch."""
+_DASHES: tuple[tuple[float, ...], ...] = ((), (4, 2), (1, 1.5))
+_NOWHERE = ((1.0, 1.0),)
+"""The path of a line that only a legend shows."""
 CasePoint = tuple[Case, Dot]
 """A case, and its mark in a plot without its name."""
 
@@ -62,7 +65,8 @@ class CaseLooks:
         rest: what shares it.
         shapes: a symbol for each dtype where there are several, else for each device.
         batches: the smallest and the largest, where sizes tell them.
-        fields: what a name has.
+        fields: what a name has; without any, colours, symbols and dashes tell all.
+        dashes: of lines, by dtype.
     """
 
     tell: Callable[[Case], str]
@@ -72,6 +76,7 @@ class CaseLooks:
     by_dtype: bool
     batches: tuple[int, int] | None
     fields: tuple[str, ...]
+    dashes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cases: Sequence[Case], order: Sequence[str] = ()) -> CaseLooks:
@@ -107,13 +112,41 @@ class CaseLooks:
             fields=tuple(field for field in fields if field not in told) or fields[:1],
         )
 
+    @classmethod
+    def of_many_lines(cls, cases: Sequence[Case], order: Sequence[str] = ()) -> CaseLooks:
+        """Return looks without names: colours tell models, symbols devices, dashes dtypes; else those of :meth:`of`.
+
+        Of many lines few names have room, and each would stand there again for every device.
+        """
+        looks = cls.of(cases, order)
+        models, devices, dtypes = (
+            list(dict.fromkeys(values))
+            for values in zip(*((case.model, _device(case), case.dtype) for case in cases), strict=True)
+        )
+        every = list(dict.fromkeys((*order, *devices)))
+        few = len(models) <= MOST_MODELS and len(every) <= len(SYMBOLS) and len(dtypes) <= len(_DASHES)
+        if len(devices) == 1 or len(models) == 1 or not few or looks.fields != ("model",):
+            return looks
+        return replace(
+            looks,
+            tell=lambda case: case.model,
+            colours=group_colours(models),
+            shapes=dict(zip(every, SYMBOLS, strict=False)),
+            by_dtype=False,
+            fields=(),
+            dashes=dict(zip(dtypes, _DASHES, strict=False)),
+        )
+
     def series(self, case: Case) -> Series:
         """Return a series without points that looks as this case does."""
         group = self.tell(case)
         name = OTHER if group in self.rest else group
         shown = f"{len(self.rest)} more, see note" if name == OTHER else name
         return Series(
-            name=shown, colour=self.colours[name], shape=self.shapes[case.dtype if self.by_dtype else _device(case)]
+            name=shown,
+            colour=self.colours[name],
+            shape=self.shapes[case.dtype if self.by_dtype else _device(case)],
+            dash=self.dashes.get(case.dtype, ()),
         )
 
     def dot(self, case: Case, dot: Dot) -> Dot:
@@ -122,12 +155,16 @@ class CaseLooks:
         if self.batches is not None and case.batch is not None:
             low, high = self.batches
             size = _SMALLEST + (_LARGEST - _SMALLEST) * math.log(case.batch / low) / math.log(high / low)
-        return replace(dot, label=name_of(case, self.fields), size=size)
+        return replace(dot, label=name_of(case, self.fields) if self.fields else "", size=size)
 
     def legend(self) -> Iterator[Series]:
         """Yield what the symbols stand for, where the entries of the colours do not say it."""
-        for dtype, shape in self.shapes.items() if self.by_dtype else ():
-            yield Series(name=dtype, colour=GREY, shape=shape)
+        for name, colour in self.colours.items() if self.dashes else ():
+            yield Series(name=name, colour=colour, path=_NOWHERE)
+        for name, shape in self.shapes.items() if self.by_dtype or self.dashes else ():
+            yield Series(name=name, colour=GREY, shape=shape)
+        for dtype, dash in self.dashes.items() if len(self.dashes) > 1 else ():
+            yield Series(name=dtype, colour=GREY, path=_NOWHERE, dash=dash)
 
     def notes(self) -> Iterator[str]:
         """Yield what sizes and the grey colour tell."""

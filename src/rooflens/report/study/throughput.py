@@ -20,6 +20,8 @@ _LETTERS, _LEAST_NAMES, _MOST_NAMES = 58, 0.15, 0.45
 """Letters across a plane, and the least and the most of it that names at the right take."""
 MOST_LINES = 40
 """Sweeps that are drawn: those of the highest throughput."""
+MOST_WITH_BOUNDS = 12
+"""Sweeps beside which there is room for a line of what the bound allows each."""
 SAMPLES = "samples per second"
 EXPECTED_BAND = "by expected times; bars: the band, which should hold 8 of 10 measured ones"
 
@@ -40,8 +42,12 @@ def against_batch(known: Sequence[Sweep], order: Sequence[str] = ()) -> Plot:
     """A line per model, dtype and device, named beside it; dashes are what only the bound allows."""
     cases = [sweep.case for sweep in known]
     named, label = naming(cases), _rate_label(cases)
-    shown = sorted(known, key=lambda sweep: -(sweep.best or (0, 0.0))[1])[:MOST_LINES]
-    looks = CaseLooks.of([sweep.case for sweep in shown], order)
+    better = {sweep.case for sweep in known if sweep.origin != "bound"}
+    bounds_too = len(better) <= MOST_WITH_BOUNDS
+    drawn = [sweep for sweep in known if bounds_too or sweep.origin != "bound" or sweep.case not in better]
+    shown = sorted(drawn, key=lambda sweep: -(sweep.best or (0, 0.0))[1])[:MOST_LINES]
+    with_dashes = bounds_too or any(sweep.origin == "bound" for sweep in shown)
+    looks = (CaseLooks.of if with_dashes else CaseLooks.of_many_lines)([sweep.case for sweep in shown], order)
     # Expected ones first: a legend shows the first line of its name.
     told = {sweep.case for sweep in shown if sweep.origin != "bound"}
     series = [
@@ -49,13 +55,15 @@ def against_batch(known: Sequence[Sweep], order: Sequence[str] = ()) -> Plot:
         for sweep in sorted(shown, key=lambda sweep: sweep.origin == "bound")
     ]
     ends = [y for its in series for dot in its.dots for y in (dot.y, *(end[1] for end in dot.bar or ()))]
-    series += looks.legend()
+    ends += [y for its in series for _, y in its.path]
+    series = [*looks.legend(), *series] if looks.dashes else [*series, *looks.legend()]
     notes = list(common_note(cases))
     notes += [EXPECTED_BAND] if any(sweep.bands for sweep in shown) else []
     notes += ["dashed: the most that the bound allows"] if any(sweep.origin == "bound" for sweep in shown) else []
     notes += [*looks.notes(), *_too_large(shown, named)]
-    if len(known) > MOST_LINES:
-        notes.append(f"the {MOST_LINES} of highest throughput of {len(known)}; the table has all")
+    notes += [] if len(drawn) == len(known) else ["what the bound allows is in the table: here are lines enough"]
+    if len(drawn) > MOST_LINES:
+        notes.append(f"the {MOST_LINES} of highest throughput of {len(drawn)}; the table has all")
     return Plot(
         key="throughput-batch",
         title="Throughput against batch",
@@ -63,7 +71,7 @@ def against_batch(known: Sequence[Sweep], order: Sequence[str] = ()) -> Plot:
             [float(batch) for sweep in shown for batch, _ in sweep.rates],
             max(len(dot.label) for its in series for dot in (*its.dots, Dot(1, 1))),
         ),
-        y=Axis.around(label, [*ends, *(y for its in series for _, y in its.path)]),
+        y=Axis.around(label, ends),
         series=tuple(series),
         notes=tuple(notes),
     )
@@ -86,10 +94,11 @@ def _line(sweep: Sweep, looks: CaseLooks, name: str, label: str, scale: int, tol
         dots.append(looks.dot(sweep.case, mark))
     if at_bound and sweep.case in told:
         dots = [replace(dot, label="") for dot in dots]
+    look = looks.series(sweep.case)
     return replace(
-        looks.series(sweep.case),
+        look,
         path=tuple((dot.x, dot.y) for dot in dots),
-        dash=(3, 2) if at_bound else (),
+        dash=(3, 2) if at_bound else look.dash,
         width=1.2,
         dots=tuple(dots),
     )
