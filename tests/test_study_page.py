@@ -168,6 +168,22 @@ def test_folds_open_and_print_leaves_out_what_paper_cannot_do(page: Page) -> Non
     assert page.locator("nav").is_hidden()
     assert results(page).get_by_label("Filter").is_hidden()
     assert page.locator("#figure-latency-flops").is_visible()
+    # 182 mm of an A4 page between its margins are 688 pixels: no value is parted from its unit, no table is cut.
+    page.set_viewport_size({"width": 688, "height": 970})
+    lines, widths = page.evaluate(
+        """() => {
+          const lines = [...document.querySelectorAll(".block:not(.across) tr:not([hidden]) td.n")].map((cell) => {
+            const range = document.createRange();
+            range.selectNodeContents(cell);
+            return [cell.innerText, new Set([...range.getClientRects()].map((line) => line.top)).size];
+          });
+          const tables = [...document.querySelectorAll(".block:not(.across) table")];
+          return [lines, tables.map((table) => table.getBoundingClientRect().right)];
+        }"""
+    )
+    assert any("\N{NO-BREAK SPACE}ms" in text for text, _ in lines)
+    assert [text for text, rows in lines if rows > 1 and " " not in text] == []
+    assert max(widths) <= 688.5
 
 
 def test_all_is_there_without_a_script(browser: Browser, report: Path) -> None:

@@ -19,6 +19,7 @@ _LATEX = {
     "*": "{*}",
 } | {character: f"\\{character}" for character in "{}$&#%_"}
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|%)(?!to\b)")
 _MARKDOWN = re.compile(r"[\\|*`\[\]~$#]|(?<![^\W_])_|_(?![^\W_])")
 _MARKDOWN_BLOCK = re.compile(r"^(\d*)([-+=]|[.)](?=\s|$))")
 
@@ -30,6 +31,15 @@ def printable(text: str) -> str:
     'a\\x1b[31m'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def unbroken(text: str) -> str:
+    r"""Text in which no line ends between a number and its unit.
+
+    >>> unbroken("3.4 ms to 5.6 ms").replace("\N{NO-BREAK SPACE}", "_")
+    '3.4_ms to 5.6_ms'
+    """
+    return _UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def markdown(text: str) -> str:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rooflens.report.charts import svg
-from rooflens.report.escape import printable
+from rooflens.report.escape import printable, unbroken
 from rooflens.report.study.content import Report, TableBlock
 from rooflens.report.table import Column, Row, for_people, text
 
@@ -77,6 +77,7 @@ def _cells(columns: Sequence[Column], classes: Sequence[str], row: Row) -> Itera
     """Text, the number to sort by where there is one, and the class of the cell."""
     for cell, column, own in zip(row, columns, classes, strict=True):
         shown = " ".join(filter(None, (cell.mark, cell.sign, printable(text(cell, column)))))
+        shown = unbroken(shown) if column.align == "right" else shown
         is_number = isinstance(cell.value, int | float) and not isinstance(cell.value, bool)
         is_long = isinstance(cell.value, str) and len(cell.value) > 40
         words = (own, f"i{min(cell.indent, 8)}" if cell.indent else "", "w" if is_long else "")

@@ -4,6 +4,8 @@
 const OTHERS = 16; // the class of values that have no colour of their own
 const FEW_LINKS = 300; // rows beyond which lines between marks are a hatching
 const MANY_MARKS = 1500;
+const FEW_NAMES = 40; // rows beyond which no mark has its name beside it
+const LONGEST_NAME = 32;
 const REACH = 16; // pixels from a pointer in which a mark is meant
 const SHAPES = {
   circle: (x, y, r) => `M${x - r},${y}a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0 ${-2 * r},0z`,
@@ -177,6 +179,7 @@ function drawRoofline(rows) {
   figure.replaceChildren(svg, ...legendOf(marks, colours), roofsInWords(roofs), withoutMark(rows, marks));
   spots = marks.map((mark) => [on.x(page.marks.x[mark]), on.y(page.marks.y[mark]), mark]);
   spots.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  svg.append(...namesOf(svg, on, rows));
   listen(svg, on);
   light(null);
 }
@@ -201,6 +204,43 @@ function marksOfColour(on, marks, colours) {
   const beside = (mark) => ({ class: "flag", x: on.x(x[mark]) + size + 2, y: on.y(y[mark]) + 4 });
   drawn.push(...marks.filter((mark) => page.marks.below_bound[mark]).map((mark) => draw("text", beside(mark), "!")));
   return rings ? [...drawn, draw("path", { class: "above", d: rings })] : drawn;
+}
+
+// The name of each row beside its highest mark, where it covers no mark, no word and no other name. The figure stands on
+// the page: sizes of words are known.
+function namesOf(svg, on, rows) {
+  const fields = differing(rows);
+  if (rows.length > FEW_NAMES || !fields.length) return [];
+  const taken = spots.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
+  for (const words of svg.querySelectorAll("text.label:not([transform])")) {
+    const { x, y, width, height } = words.getBBox();
+    taken.push([x, y, x + width, y + height]);
+  }
+  const isFree = ([x0, y0, x1, y1]) =>
+    x0 >= on.left && x1 <= on.end && y0 >= on.top && y1 <= on.foot &&
+    taken.every(([left, top, right, foot]) => x1 <= left || right <= x0 || y1 <= top || foot <= y0);
+  const highest = new Map();
+  for (const [x, y, mark] of spots) {
+    const row = page.marks.row[mark];
+    if (!highest.has(row) || y < highest.get(row)[1]) highest.set(row, [x, y]);
+  }
+  const names = [];
+  for (const [row, [x, y]] of highest) {
+    const name = nameOf(row, fields);
+    const shown = name.length > LONGEST_NAME ? `${name.slice(0, 15)}\u2026${name.slice(-16)}` : name;
+    const words = draw("text", { class: "label" }, shown);
+    svg.append(words);
+    const { width } = words.getBBox();
+    words.remove();
+    const starts = [[x + 8, y - 6], [x - 8 - width, y - 6], [x - width / 2, y - 20], [x - width / 2, y + 8]];
+    const box = starts.map(([left, top]) => [left, top, left + width, top + 12]).find(isFree);
+    if (!box) continue;
+    taken.push(box);
+    words.setAttribute("x", box[0]);
+    words.setAttribute("y", box[1] + 10);
+    names.push(words);
+  }
+  return names;
 }
 
 // Lines between the marks of a row, and bands of expected times.

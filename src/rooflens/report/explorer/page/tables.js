@@ -1,6 +1,7 @@
 // Tables of rows: sorted by any column, saved as CSV. Texts come from Python, numbers only sort.
 
 const FIRST = 25; // rows that a table shows before somebody asks for more
+const UNIT = /(?<=\d) (?=[a-z%\u00b5\u03bc])(?!to\b)/gi; // no line ends between a number and its unit
 const TELL = new Set(page.facets.map((facet) => facet.key));
 
 // columns: of the page; placed: from a row to its place in the columns; kept: the name under which the state has its order.
@@ -81,7 +82,7 @@ function tableView(id, title, columns, placed, kept, changed) {
     const long = !column.right && text.length > 40;
     const cell = make("td", { className: [column.right ? "n" : "", long ? "w" : ""].filter(Boolean).join(" ") });
     if (!isFirst) {
-      cell.textContent = text;
+      cell.textContent = column.right ? text.replace(UNIT, "\u00a0") : text;
       return cell;
     }
     const button = make("button", { type: "button", className: "pick" }, text);

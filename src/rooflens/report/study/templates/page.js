@@ -9,7 +9,7 @@ function enhance(block) {
   const step = Number(table.dataset.first);
   let limit = step;
   const chosen = new Map();
-  const words = rows.map((row) => [...row.cells].map((cell) => cell.textContent.toLowerCase()).join(" "));
+  const words = rows.map((row) => [...row.cells].map((cell) => cell.textContent.toLowerCase()).join(" ").replaceAll("\u00a0", " "));
 
   // Sorting: a button in each header; a number by its value, what is unknown last.
   const key = (row, column) => {
