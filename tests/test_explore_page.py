@@ -55,7 +55,8 @@ def shown(page: Page) -> str:
 
 def column(page: Page, header: str, table: str = "#steps") -> list[str]:
     heads = [text.strip() for text in page.locator(f"{table} thead th").all_inner_texts()]
-    return page.locator(f"{table} tbody td:nth-child({heads.index(header) + 1})").all_inner_texts()
+    cells = page.locator(f"{table} tbody td:nth-child({heads.index(header) + 1})").all_inner_texts()
+    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in cells]
 
 
 def tick(page: Page, facet: str, value: str) -> None:
@@ -105,6 +106,26 @@ def test_every_part_follows_a_choice(page: Page) -> None:
     assert "with 2 marks" in (page.locator("#roofline svg[role]").get_attribute("aria-label") or "")
     assert "bound" not in page.locator("#steps thead").inner_text()
     assert page.locator("#held").is_hidden()
+
+
+def test_few_marks_have_names_that_cover_no_other_and_no_mark(page: Page) -> None:
+    names = page.locator("#roofline text.name")
+    assert names.count() == 0  # of 42 rows
+    tick(page, "Batch", "16")
+    tick(page, "Mode", "inference")
+    texts = names.all_text_contents()
+    # Four models on two devices: equal ones lie on one another.
+    assert [text.partition(" on ")[2] for text in texts] == ["a100-sxm4-40gb and 3 more", "tesla-t4 and 3 more"]
+    boxes = names.evaluate_all(
+        "all => all.map((each) => { const b = each.getBBox(); return [b.x, b.x + b.width, b.y]; })"
+    )
+    spots = page.evaluate("spots.map(([x, y]) => [x, y])")
+    for n, (left, right, top) in enumerate(boxes):
+        assert not any(left < x < right and top + 1 < y < top + 11 for x, y in spots)
+        for other_left, other_right, other_top in boxes[:n]:
+            assert right <= other_left or other_right <= left or abs(top - other_top) >= 11
+    tick(page, "Model", "resnet18")
+    assert sorted(names.all_text_contents()) == ["on a100-sxm4-40gb", "on tesla-t4"]
 
 
 def test_the_address_holds_a_view(browser: Browser, path: Path, page: Page) -> None:

@@ -5,7 +5,7 @@ const OTHERS = 16; // the class of values that have no colour of their own
 const FEW_LINKS = 300; // rows beyond which lines between marks are a hatching
 const MANY_MARKS = 1500;
 const FEW_NAMES = 40; // rows beyond which no mark has its name beside it
-const LONGEST_NAME = 32;
+const LONGEST_NAME = 38;
 const REACH = 16; // pixels from a pointer in which a mark is meant
 const SHAPES = {
   circle: (x, y, r) => `M${x - r},${y}a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0 ${-2 * r},0z`,
@@ -121,6 +121,7 @@ function gridOf(on) {
 function ceilingsOf(on, roofs) {
   const lines = [];
   const taken = [];
+  const along = [];
   const several = roofs.length > 1;
   const hasRoom = !several || on.width > 560; // a phone has these words below the figure
   for (const roof of roofs) {
@@ -133,7 +134,8 @@ function ceilingsOf(on, roofs) {
       if (from < to) {
         const ends = [on.x(from), on.y(from * rate), on.x(to), on.y(to * rate)];
         own.append(draw("path", { class: "roof", d: `M${ends[0]},${ends[1]}L${ends[2]},${ends[3]}` }));
-        if (hasRoom) own.append(slanted(ends, `${several ? `${roof.device.name} ` : ""}${roof.level.resource} ${roof.level.text}`));
+        const words = `${several ? `${roof.device.name} ` : ""}${roof.level.resource} ${roof.level.text}`;
+        if (hasRoom) own.append(slanted(ends, words, along));
       }
     }
     const ridges = roof.flats.map((flat) => ridgeOf(roof, flat)).filter(Boolean);
@@ -154,12 +156,18 @@ function ceilingsOf(on, roofs) {
   return lines;
 }
 
-// Words along a diagonal, near its lower end; none where it is too short for them.
-function slanted([x1, y1, x2, y2], words) {
+// Words along a diagonal, near its lower end, behind those of a diagonal close by; none where it is too short for them.
+function slanted([x1, y1, x2, y2], words, along) {
   const long = Math.hypot(x2 - x1, y2 - y1);
-  if (long < 7 * words.length + 30) return "";
-  const turn = (Math.atan2(y2 - y1, x2 - x1) * 180) / Math.PI;
-  const about = { class: "label", transform: `translate(${x1},${y1}) rotate(${turn})`, x: 0.14 * long, y: -6 };
+  const angle = Math.atan2(y2 - y1, x2 - x1);
+  const across = y1 * Math.cos(angle) - x1 * Math.sin(angle); // the distance of the line from a corner of the figure
+  const behind = along.filter((other) => Math.abs(other.across - across) < 14).map((other) => other.end + 12);
+  const start = Math.max(0.14 * long, ...behind);
+  const end = start + 6.5 * words.length;
+  if (long < end + 12) return "";
+  along.push({ across, end });
+  const turn = (angle * 180) / Math.PI;
+  const about = { class: "label", transform: `translate(${x1},${y1}) rotate(${turn})`, x: start, y: -6 };
   return draw("text", about, words);
 }
 
@@ -206,34 +214,59 @@ function marksOfColour(on, marks, colours) {
   return rings ? [...drawn, draw("path", { class: "above", d: rings })] : drawn;
 }
 
-// The name of each row beside its highest mark, where it covers no mark, no word and no other name. The figure stands on
-// the page: sizes of words are known.
+const around = (x, y, reach) => [x - reach, y - reach, x + reach, y + reach];
+
+// What roofs take of a figure, and the words along them, as small boxes.
+const linesOf = (svg) =>
+  [...svg.querySelectorAll("path.roof")].flatMap((line) =>
+    Array.from({ length: Math.ceil(line.getTotalLength() / 6) }, (_, step) => line.getPointAtLength(6 * step)),
+  ).map(({ x, y }) => around(x, y, 3));
+
+function wordsOf(svg) {
+  const boxes = [];
+  for (const words of svg.querySelectorAll("text.label")) {
+    const turn = words.transform.baseVal.consolidate()?.matrix;
+    for (let letter = 0; letter < words.getNumberOfChars(); letter += 1) {
+      const start = words.getStartPositionOfChar(letter);
+      const { x, y } = turn ? start.matrixTransform(turn) : start;
+      boxes.push([x - 4, y - 10, x + 8, y + 3]);
+    }
+  }
+  return boxes;
+}
+
+// The name of each row beside its highest mark, where it covers no mark, no word and no other name, at best no roof.
 function namesOf(svg, on, rows) {
   const fields = differing(rows);
   if (rows.length > FEW_NAMES || !fields.length) return [];
-  const taken = spots.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
-  for (const words of svg.querySelectorAll("text.label:not([transform])")) {
-    const { x, y, width, height } = words.getBBox();
-    taken.push([x, y, x + width, y + height]);
-  }
-  const isFree = ([x0, y0, x1, y1]) =>
-    x0 >= on.left && x1 <= on.end && y0 >= on.top && y1 <= on.foot &&
-    taken.every(([left, top, right, foot]) => x1 <= left || right <= x0 || y1 <= top || foot <= y0);
+  const taken = [...spots.map(([x, y]) => around(x, y, 6)), ...wordsOf(svg)];
+  const lines = linesOf(svg);
+  const misses = ([x0, y0, x1, y1]) => ([left, top, right, foot]) => x1 <= left || right <= x0 || y1 <= top || foot <= y0;
+  const isFree = (box) =>
+    box[0] >= on.left && box[2] <= on.end && box[1] >= on.top && box[3] <= on.foot && taken.every(misses(box));
   const highest = new Map();
   for (const [x, y, mark] of spots) {
     const row = page.marks.row[mark];
     if (!highest.has(row) || y < highest.get(row)[1]) highest.set(row, [x, y]);
   }
-  const names = [];
+  const at = new Map(); // rows whose marks lie on one another have a name together
   for (const [row, [x, y]] of highest) {
-    const name = nameOf(row, fields);
-    const shown = name.length > LONGEST_NAME ? `${name.slice(0, 15)}\u2026${name.slice(-16)}` : name;
-    const words = draw("text", { class: "label" }, shown);
+    const place = `${Math.round(x / 3)} ${Math.round(y / 3)}`;
+    at.set(place, [...(at.get(place) ?? []), [row, x, y]]);
+  }
+  const names = [];
+  for (const [[row, x, y], ...others] of at.values()) {
+    const name = nameOf(row, fields) + (others.length ? ` and ${others.length} more` : "");
+    const shown = name.length > LONGEST_NAME ? `${name.slice(0, 19)}\u2026${name.slice(-18)}` : name;
+    const words = draw("text", { class: "label name" }, shown);
     svg.append(words);
     const { width } = words.getBBox();
     words.remove();
-    const starts = [[x + 8, y - 6], [x - 8 - width, y - 6], [x - width / 2, y - 20], [x - width / 2, y + 8]];
-    const box = starts.map(([left, top]) => [left, top, left + width, top + 12]).find(isFree);
+    const heights = [-6, -14, 2, -22, 10];
+    const beside = heights.flatMap((up) => [[x + 8, y + up], [x - 8 - width, y + up]]);
+    const starts = [...beside, [x - width / 2, y - 20], [x - width / 2, y + 8]];
+    const boxes = starts.map(([left, top]) => [left, top, left + width, top + 12]).filter(isFree);
+    const box = boxes.find((each) => lines.every(misses(each))) ?? boxes[0];
     if (!box) continue;
     taken.push(box);
     words.setAttribute("x", box[0]);
