@@ -10,7 +10,7 @@ import pytest
 from tests.test_whole_answers import LLAMA, saved
 
 import rooflens as rl
-from rooflens.records import Fact
+from rooflens.records import Fact, Floor
 from rooflens.report import sweep_grids
 from rooflens.report.case_json import promised_json
 
@@ -49,6 +49,28 @@ def test_long_tables_show_each_second_row_and_the_last(tmp_path: Path, monkeypat
     assert work.title.startswith("Matmul FLOP: ")  # without a device there is no time
     assert [row[0].value for row in work.rows] == [8, 10, 11]
     assert "3 of 4 values of seq_len" in work.notes
+
+
+def test_without_a_device_titles_and_signs_tell_of_what_work_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cases(*, missing: bool, floor: float) -> rl.RecordSet:
+        records = []
+        for batch, size in ((1, 8), (1, 9), (2, 8), (2, 9)):
+            case = rl.Case(model="net", batch=batch, options=(("img_size", size),))
+            work = rl.Work(
+                flops={"matmul.fp32": 10}, bytes={"dram": 100}, missing=frozenset({"fft"} if missing else ())
+            )
+            less = Floor(work=replace(work, bytes={"dram": floor}), cause="optimizer passes")
+            records.append(rl.Record(case=case, source="estimate", scope="op", name="mm", work=work, floor=less))
+        return rl.RecordSet(records)
+
+    monkeypatch.setattr(sweep_grids, "MANY", 4)
+    flops, moved = sweep_grids.sweep_grids(cases(missing=False, floor=60))
+    assert flops.title == "Matmul FLOP: net, fp32, inference"
+    assert moved.title == "DRAM bytes as written: net, fp32, inference"
+    flops, moved = sweep_grids.sweep_grids(cases(missing=True, floor=100))
+    assert moved.title == "DRAM bytes: net, fp32, inference"
+    assert {entry.sign for row in flops.rows for entry in row[1:]} == {">="}
+    assert ">= lower bound: operations without a formula are not in it" in flops.notes
 
 
 def test_what_does_not_fit_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

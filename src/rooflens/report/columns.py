@@ -32,6 +32,9 @@ from rooflens.results.quantities import (
 )
 from rooflens.units import show_range
 
+CAUSE_WORDS = {cause: cause.replace("_", " ") for cause in (*MEMORY_CAUSES, "workspace")}
+"""Causes of memory as people read them."""
+
 
 def at_least(value: float | None, lower: bool, most: float | None = None) -> Entry:
     """Return a value, marked where it is a lower bound; "at least nothing" is unknown to a person.
@@ -97,15 +100,10 @@ def _device(name: str | None) -> Entry:
     return Entry(name, label=None if short == name else short)
 
 
-def cause_words(cause: str) -> str:
-    """Return a cause of memory as people read it."""
-    return cause.replace("_", " ")
-
-
 def cause_columns(of: str) -> tuple[Column, ...]:
     """Return a column per cause of the memory that a row holds as `of`."""
     return tuple(
-        Column(cause, cause_words(cause), "B", f"{of}.{cause}", group="memory", if_any=True) for cause in MEMORY_CAUSES
+        Column(cause, CAUSE_WORDS[cause], "B", f"{of}.{cause}", group="memory", if_any=True) for cause in MEMORY_CAUSES
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rooflens.costs import most_kept
 from rooflens.devices.reserves import Reserve
-from rooflens.report.columns import BOUNDS, CASE, cause_columns, cause_words
+from rooflens.report.columns import BOUNDS, CASE, CAUSE_WORDS, cause_columns
 from rooflens.report.table import COUNT, Column, Entry, Table, build, percent
 from rooflens.results import Fit, Fits
 from rooflens.results.fits import CAP
@@ -27,7 +27,7 @@ _CONTEXT = Column(
 _CONTEXT_TOKENS = Column("tokens", "context", COUNT, lambda fit: dict(fit.case.options).get("seq_len"))
 _PEAK_BATCH = Column("peak_batch", "batch", COUNT, lambda fit: None if fit.held is None else fit.case.batch)
 _CAUSE = Column(
-    "cause", "largest part", read=lambda fit: fit.cause and cause_words(fit.cause), align="left", group="fit"
+    "cause", "largest part", read=lambda fit: fit.cause and CAUSE_WORDS[fit.cause], align="left", group="fit"
 )
 _ANSWER = (
     Column("device", "device", read="name", align="left", title="on {}"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rooflens.records import Memory
-from rooflens.report.columns import cause_words
+from rooflens.report.columns import CAUSE_WORDS
 from rooflens.report.table import Column, Table, build
 from rooflens.results import RecordSet, join
 
@@ -44,7 +44,7 @@ def _causes(estimated: Memory) -> Iterator[_Row]:
     for cause, amount in estimated.causes.items():
         if amount:
             so_far += amount
-            yield _Row(cause_words(cause), amount, so_far, "estimate")
+            yield _Row(CAUSE_WORDS[cause], amount, so_far, "estimate")
     if estimated.workspace:
         yield _Row("workspace", estimated.workspace, so_far + estimated.workspace, "estimate")
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from rooflens.records import Case, Scalar
 from rooflens.report.answer_table import WholeCase, answer_column
 from rooflens.report.case_names import shared
+from rooflens.report.columns import at_least
 from rooflens.report.table import COUNT, Column, Entry, Table, build
 from rooflens.results import Evidence, Quantity, RecordSet, join
 from rooflens.results.answers import (
@@ -17,7 +18,17 @@ from rooflens.results.answers import (
     TIME_TO_FIRST_TOKEN,
     TOKEN_RATE,
 )
-from rooflens.results.quantities import BOUND, BYTES, MATMUL_FLOPS, MEMORY, PREDICTED, THROUGHPUT, TIME
+from rooflens.results.quantities import (
+    BOUND,
+    BOUND_BYTES,
+    BOUND_MATMUL_FLOPS,
+    BYTES,
+    MATMUL_FLOPS,
+    MEMORY,
+    PREDICTED,
+    THROUGHPUT,
+    TIME,
+)
 
 MANY = 24
 """Cases from which on a page has these tables instead of a row for each."""
@@ -28,9 +39,10 @@ _ASKED: Mapping[str, tuple[Quantity, ...]] = {
     "decode": (TIME_PER_OUTPUT_TOKEN, TOKEN_RATE),
     "generate": (TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, TIME_PER_ANSWER, TOKEN_RATE),
 }
-_WORK = (MATMUL_FLOPS, BYTES)
-"""Without a device."""
+_WORK: Mapping[Quantity, Quantity] = {MATMUL_FLOPS: BOUND_MATMUL_FLOPS, BYTES: BOUND_BYTES}
+"""Without a device: work of the code as written, and that of which a bound is made."""
 WHERE_THE_REST_IS = "every case with every column: --format csv, or -o FILE.csv; records: -o FILE.jsonl"
+_LEAST = ">= lower bound: operations without a formula are not in it"
 _TOO_LARGE = "! more than the device's memory"
 
 _SIGNS = {">=": ", at least (by the bound)", "<=": ", at most (by the bound)", "": ""}
@@ -52,17 +64,28 @@ def sweep_grids(records: RecordSet) -> list[Table]:
         return []
     asked = _ASKED.get(evidence[0].case.mode, (TIME, PREDICTED, BOUND, THROUGHPUT))
     if evidence[0].case.device is None and not any(item.measured() for item in evidence):
-        asked = _WORK
+        asked = tuple(_WORK)
     about = replace(evidence[0].case, batch=None, options=())
     words = ", ".join(filter(None, (about.model, shared([item.case for item in evidence]))))
     where = f" on {about.device}" if about.device else ""
     totals = [item.total() for item in evidence if item.measured() is None]
     expected = len(totals) == len(evidence) and all(t is not None and t.predicted_seconds is not None for t in totals)
     read = {q: {place: _entry(q, item, expected) for place, item in cells.items()} for q in (*asked, MEMORY)}
-    by = ", as expected" if expected else ""
-    drawn = (_grid(quantity, entries, axes, by, f"{words}{where}") for quantity, entries in read.items())
+
+    def by(quantity: Quantity) -> str:
+        return ", as expected" if expected and quantity.timed else _as_written(quantity, evidence)
+
+    drawn = (_grid(quantity, entries, axes, by(quantity), f"{words}{where}") for quantity, entries in read.items())
     tables = [table for table in drawn if table is not None]
     return [*tables[:-1], replace(tables[-1], notes=(*tables[-1].notes, WHERE_THE_REST_IS))] if tables else []
+
+
+def _as_written(quantity: Quantity, evidence: Sequence[Evidence]) -> str:
+    """What the title of work says where a bound would count less of it."""
+    floor = _WORK.get(quantity)
+    if floor is None or all(quantity.read(item).value == floor.read(item).value for item in evidence):
+        return ""
+    return " as written"
 
 
 def _axes(cases: Sequence[Case]) -> tuple[str, str] | None:
@@ -92,8 +115,7 @@ def _grid(
     if all(entry.value is None for entry in entries.values()):
         return None
     signs = {entry.sign for entry in entries.values() if entry.value is not None}
-    told = _SIGNS[signs.pop()] if len(signs) == 1 else ""
-    told = by if quantity.timed and not told else told
+    of_all = _SIGNS[next(iter(signs))] if len(signs) == 1 and quantity.timed else ""
     lines, columns = (sorted({place[n] for place in entries}, key=_number) for n in (0, 1))
     every = -(-len(lines) // MOST)
     shown = list(dict.fromkeys((*lines[::every], lines[-1])))
@@ -101,14 +123,15 @@ def _grid(
     def column(value: Scalar | None) -> Column:
         def of(line: Scalar | None) -> Entry:
             entry = entries.get((line, value), Entry(None))
-            return replace(entry, sign="") if told else entry
+            return replace(entry, sign="") if of_all else entry
 
         return Column(f"{across}={value}", f"{across} {value}", quantity.unit, of, group="values")
 
     first = Column(down, down, COUNT, Entry)
     notes = [f"{len(shown)} of {len(lines)} values of {down}"] if every > 1 else []
+    notes += [_LEAST] if ">=" in signs and not quantity.timed else []
     notes += [_TOO_LARGE] if any(entry.mark for entry in entries.values()) else []
-    title = f"{quantity.title[0].upper()}{quantity.title[1:]}{told}: {words}"
+    title = f"{quantity.title[0].upper()}{quantity.title[1:]}{of_all or by}: {words}"
     return build(title, (first, *map(column, columns)), shown, notes=notes)
 
 
@@ -117,7 +140,10 @@ def _number(value: Scalar | None) -> float:
 
 
 def _entry(quantity: Quantity, item: Evidence, expected: bool) -> Entry:
-    value = quantity.read(item).value
+    reading = quantity.read(item)
+    value = reading.value
     if quantity is MEMORY:
         return Entry(value, mark="!" if item.room is not None and item.room.fits is False else "")
-    return answer_column(quantity, expected=expected).entry(WholeCase(item)) if quantity.timed else Entry(value)
+    if quantity.timed:
+        return answer_column(quantity, expected=expected).entry(WholeCase(item))
+    return at_least(value, reading.at_least)

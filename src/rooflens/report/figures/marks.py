@@ -154,8 +154,9 @@ def place(
 def _devices_of_case(item: Evidence, work: RecordSet, devices: Sequence[Device]) -> list[CaseDevice]:
     """Return the device of a case, or each that is drawn where the estimate holds for any."""
     items = on_devices(item, devices)
-    numbers = {device.name: number for number, device in enumerate(devices)}
-    under = [_drawn_device(one, devices) for one in items]
+    drawn = {device.name: device for device in devices}
+    numbers = {name: number for number, name in enumerate(drawn)}
+    under = [one.device if one.case.device is None else drawn.get(one.case.device, one.device) for one in items]
     return [
         CaseDevice(
             records=work,
@@ -172,13 +173,9 @@ def _devices_of_case(item: Evidence, work: RecordSet, devices: Sequence[Device])
 
 def on_devices(item: Evidence, devices: Sequence[Device]) -> list[Evidence]:
     """Return a case as it is, or on each device that is drawn where its estimate holds for any."""
-    of_any = item.work is not None and item.work.cases[0].device is None and _drawn_device(item, devices) is None
+    known = item.device is not None or any(device.name == item.case.device for device in devices)
+    of_any = not known and item.work is not None and item.work.cases[0].device is None
     return [item.on(device) for device in devices] if of_any and devices else [item]
-
-
-def _drawn_device(item: Evidence, devices: Sequence[Device]) -> Device | None:
-    """Return the device of a case as it is drawn, or else as its records know it."""
-    return next((device for device in devices if device.name == item.case.device), item.device)
 
 
 def _whole_seconds(item: Evidence, under: CaseDevice) -> tuple[float | None, str]:

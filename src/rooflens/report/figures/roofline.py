@@ -247,7 +247,9 @@ def _notes(
         more = f" and {len(lower) - _MOST_NAMED} more" if len(lower) > _MOST_NAMED else ""
         named = f"{'; '.join(lower[:_MOST_NAMED])}{more}"
         yield f"At least: not all FLOP are known of {named}. Their marks lie further up and to the right."
-    yield from misfits(one for item in evidence for one in on_devices(item, devices))
+    drawn = [one for item in evidence for one in on_devices(item, devices)]
+    if not all(item.room is None or item.room.fits for item in drawn):
+        yield from misfits(drawn)
     yield from definitions((record for item in evidence if item.work is not None for record in item.work), levels)
     yield from without_roof(devices, placed.marks)
     if any(mark.above_roof for mark in placed.marks):

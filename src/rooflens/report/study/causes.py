@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from rooflens import units
 from rooflens.errors import MissingCeiling
-from rooflens.records import MEMORY_CAUSES, Case, Memory, Record
+from rooflens.records import Case, Memory, Record
 from rooflens.report.charts import Bar, BarPiece, Bars, Limit
-from rooflens.report.columns import cause_words
+from rooflens.report.columns import CAUSE_WORDS
 from rooflens.report.figures.palette import group_colours
 from rooflens.report.study.cases import common_note, naming
 from rooflens.report.table import percent
@@ -20,8 +20,6 @@ MOST = 40
 MOST_BEYOND = 1.5
 """Lengths of the longest bar up to which a capacity is a line; one farther off is told in words."""
 _WORKSPACE = "workspace"
-_CAUSES = {cause: cause_words(cause) for cause in (*MEMORY_CAUSES, _WORKSPACE)}
-"""Causes of memory, and their words."""
 TIME_COLOURS: Mapping[str, str] = {
     "weights": "#0072b2",
     "cache": "#56b4e9",
@@ -77,7 +75,7 @@ def memory_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
             held.setdefault(item.device.title, Limit(item.device.title, item.room.memory))
     if not rows:
         return None
-    causes = [words for words in _CAUSES.values() if any(words in row for row in rows.values())]
+    causes = [words for words in CAUSE_WORDS.values() if any(words in row for row in rows.values())]
     longest = max(sum(amounts.values()) for amounts in rows.values())
     near = tuple(limit for limit in held.values() if limit.value <= MOST_BEYOND * longest)
     beyond = [f"{limit.label} {units.show(limit.value, 'B')}" for limit in held.values() if limit not in near]
@@ -140,7 +138,7 @@ def _pieces(amounts: Amounts, groups: Iterable[str], unit: str) -> Iterator[BarP
 def _bytes(memory: Memory) -> Amounts:
     """Return the bytes at the peak by cause, the workspace beside them."""
     known = memory.causes | {_WORKSPACE: memory.workspace}
-    return {_CAUSES[cause]: amount for cause, amount in known.items() if amount}
+    return {CAUSE_WORDS[cause]: amount for cause, amount in known.items() if amount}
 
 
 def bound_by_cause(item: Evidence) -> Amounts:
