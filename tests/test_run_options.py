@@ -156,7 +156,7 @@ def test_every_public_function_names_the_options_that_it_has(function: Any) -> N
         (rl.advise, "fussion", "fusion"),
         (rl.replay, "optimiser", "optimizer"),
         (rl.explain, "batchsize", "batch"),
-        (rl.table, "colum", "columns"),
+        (rl.table, "columns_", "columns"),
     ],
 )
 def test_a_misspelt_option_is_told_the_nearest(function: Any, misspelt: str, meant: str) -> None:
