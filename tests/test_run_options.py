@@ -43,7 +43,7 @@ def test_the_table_has_a_line_for_every_field() -> None:
 
 def test_what_tells_two_steps_apart() -> None:
     assert COUNTING == {"causal", "fusion"}
-    assert RUNNING == {"cuda_graph", "flush", "gpus"}
+    assert RUNNING == {"cuda_graph", "flush", "gpus", "run"}
     assert IN_STUDIES.keys() == OPTIONS.keys() - {"img_size", "seq_len", "dims"}
 
 
