@@ -13,15 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory import DECODER
-
 import rooflens as rl
 from rooflens.compare.executed_work import executed
 
-WIDE_DECODER = DECODER | {"hidden_size": 4096, "intermediate_size": 11264, "num_hidden_layers": 4}
-"""As many parameters in a quarter of the layers, hence of the kernels."""
-DECODERS = {"decoder-1b": "decoder of 1 billion", "decoder-wide": "decoder of 1 billion in 4 wide layers"}
-"""By the names of the files that `on_gpu_counters.sh` writes."""
+DECODERS = {"decoder-1b": "decoder of 1 billion"}
+"""By the name of the file that `on_gpu_counters.sh` writes."""
 
 
 def main() -> None:
@@ -43,7 +39,7 @@ def case(records: rl.RecordSet) -> dict[str, Any]:
     environment = records.environment
     assert environment is not None
     return {
-        "model": DECODERS.get(Path(its.model).stem, its.model),
+        "model": DECODERS.get(Path(its.model.removeprefix("hf:")).stem, its.model),
         "batch": its.batch,
         "dtype": its.dtype,
         "mode": its.mode,

@@ -18,11 +18,8 @@ count() {
 }
 decoder=$out/keep/decoder-1b.json
 python3 -c 'import json; from benchmarks.memory import DECODER; print(json.dumps(DECODER))' > "$decoder"
-# As many parameters in 4 layers, whose training step is the one in docs/counters.md.
-wide=$out/keep/decoder-wide.json
-python3 -c 'import json; from benchmarks.counted import WIDE_DECODER; print(json.dumps(WIDE_DECODER))' > "$wide"
 count vit-train vit_b_16 -b 16 --dtype bf16 --mode train
-count decoder-train "hf:$wide" -b 1 --seq-len 512 --dtype bf16 --mode train
+count decoder-train "hf:$decoder" -b 1 --seq-len 512 --dtype bf16 --mode train
 count resnet50 resnet50 -b 16 --dtype bf16
 for model in resnet18 mobilenet_v3_large; do
     count $model $model -b 16 --dtype bf16

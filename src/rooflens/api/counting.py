@@ -52,9 +52,9 @@ def counters(
 ) -> RecordSet:
     """Count FLOP and bytes of every kernel of one warm step with Nsight Compute; twin of ``rooflens counters MODEL``.
 
-    The step is run twice, each time in a process of its own: once under torch's profiler, for times, operations,
-    modules and phases; once under ncu, which replays each kernel until all counters are read. Where counters cannot be
-    read, the first run and the estimate stand alone, and a note says so and what to change.
+    The step runs under torch's profiler, for times, operations, modules and phases, and under ncu, in a process of its
+    own for each group of counters. Where counters cannot be read, the first run and the estimate stand alone, and a
+    note says so and what to change.
 
     Args:
         cache: ``all`` empties the caches before each kernel, so that bytes repeat; ``none`` keeps what earlier kernels

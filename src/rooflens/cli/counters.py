@@ -88,10 +88,10 @@ class ModelOrProgram(click.Command):
 def counters(ctx: click.Context, /, model: str | None, shown: Shown, allow_missing: bool, **options: Any) -> None:
     """Count FLOP and bytes of every kernel with Nsight Compute, in one warm step of a model or one step of a program.
 
-    rooflens runs the step of a model twice: once for times, operations and modules, and once under ncu. In a program,
-    the step is what runs between torch.cuda.profiler.start() and stop(), or the first iteration of a rooflens.region
-    after those that the region skips. If ncu is missing or the counters are locked, you get the estimate, the
-    profiler's times, a note, and exit code 3.
+    rooflens runs the step of a model under torch's profiler, for times, operations and modules, and under ncu, for
+    counters. In a program, the step is what runs between torch.cuda.profiler.start() and stop(), or the first iteration
+    of a rooflens.region after those that the region skips. If ncu is missing or the counters are locked, you get the
+    estimate, the profiler's times, a note, and exit code 3.
     """
     program: list[str] | None = ctx.meta.get(_PROGRAM)
     load_what_prints(4.0)  # while ncu counts: before that, processes start
