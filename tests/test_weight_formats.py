@@ -17,7 +17,10 @@ from rooflens.costs import WEIGHT_FORMATS, Arithmetic, calculate
 from rooflens.errors import InvalidValue, MissingCeiling
 from rooflens.records import Record
 from rooflens.records.calls import from_plain, to_plain
-from rooflens.runs.options import WEIGHTS
+from rooflens.running.estimating import estimable
+from rooflens.running.tracing import tracer
+from rooflens.runs.options import WEIGHTS, Options
+from rooflens.runs.run import Request
 
 TINY = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
 TINY |= {"intermediate_size": 256, "vocab_size": 120, "max_position_embeddings": 4096, "tie_word_embeddings": False}
@@ -146,7 +149,15 @@ def test_a_decoding_step_reads_and_holds_quantised_weights(named: Callable[..., 
     assert int4.memory is not None
     assert int4.memory.parameters == 2 * layer + (7680 + 512) + HEAD * 2 + 5 * 512
     assert any(f"of {weights + HEAD + 640:,} parameters {weights:,}, which" in note for note in int4.notes)
-    assert any(f"quantised, {HEAD:,} of them in the last layer, lm_head; quant" in note for note in int4.notes)
+    assert any(f"quantised, {HEAD:,} of them in the last layer, lm_head, which GPTQ and" in n for n in int4.notes)
+
+    kept = step(weights="int4", weights_except="lm_head, model.layers.1.mlp, lmhead")  # one layer's, one name unknown
+    stay = HEAD + 3 * 256 * 128
+    quantised = weights - stay
+    assert written(plain).bytes["dram"] - written(kept).bytes["dram"] == 2 * quantised - quantised // 128 * (64 + 4)
+    assert any(f"of {weights + HEAD + 640:,} parameters {quantised:,}, which" in note for note in kept.notes)
+    assert "weights_except: no module is called lmhead" in kept.notes
+    assert ("weights_except", "lm_head, model.layers.1.mlp, lmhead") in kept.cases[0].options
 
 
 def test_an_embedding_tied_to_the_last_layer_stays(named: Callable[..., str]) -> None:
@@ -168,6 +179,43 @@ def test_experts_that_are_hit_are_read_in_their_format(named: Callable[..., str]
     assert first.needed.bytes["dram"] == int(hit * expert + rest)
     assert first.work.flops["vector.fp32"] == 8 * 2 * 128 * 512
     assert first.needed.flops["vector.fp32"] == pytest.approx(hit * 2 * 128 * 512)
+
+
+def test_layers_that_are_not_listed_are_quantised_too(named: Callable[..., str]) -> None:
+    model = named(model_type="llama", **TINY | {"num_hidden_layers": 6})
+    asked = Request(model=model, mode="decode", dtype="bf16", options=Options(seq_len=20, weights="int4"))
+    work = estimable(asked)
+    trace = tracer(work)
+    assert trace(work.runs[0], summing=True).memory == trace(work.runs[0]).memory
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "beside"),
+    [
+        # A step of one token has 4 new rows, one for each head. Keys: 32 numbers of each meet scales, values likewise.
+        ("deepseek_v2", {"weights": "int8"}, 2 * 4 * 32),
+        # Rows of 32 numbers become 64 latents, and the other way round: one is scaled on its way in, one after it.
+        ("deepseek_v2", {"weights": "fp8"}, 2 * 4 * (32 + 64)),
+        # All 64 x 256 weights meet a scale and a zero point.
+        ("deepseek_v3", {"weights": "int4", "weights_group_size": 64}, 2 * 64 * 256),
+    ],
+)
+def test_scales_are_those_of_absorbed_products(
+    named: Callable[..., str], family: str, options: dict[str, Any], beside: int
+) -> None:
+    ranks = {"kv_lora_rank": 64, "q_lora_rank": None, "qk_rope_head_dim": 16, "qk_nope_head_dim": 32, "v_head_dim": 32}
+    sizes = {name: size for name, size in TINY.items() if name != "head_dim"} | {"num_key_value_heads": 4, **ranks}
+    model = named(model_type=family, first_k_dense_replace=2, **sizes)
+    found = rl.estimate(model, seq_len=500, mode="decode", dtype="bf16", **options)
+    product = next(r for r in found.records if r.path.endswith("kv_b_proj") and r.needed is not None)
+    assert product.work is not None
+    assert product.needed is not None
+    assert product.floor is not None
+    assert product.needed.matmul_flops == 2 * (2 * 4 * 32 * 64)
+    assert product.needed.flops["vector.fp32"] == beside
+    assert f"Scales and addends of these products take {beside:,} FLOP" in product.floor.formula
+    if options["weights"] == "int8":
+        assert product.work.flops["vector.fp32"] == 501 * 256
 
 
 def test_latents_are_absorbed_with_quantised_projections_too(named: Callable[..., str]) -> None:
@@ -224,6 +272,8 @@ def test_the_formula_is_told_and_the_call_is_kept() -> None:
         ({"weights": "int8", "mode": "train"}, "mode 'train' changes them"),
         ({"weights_group_size": 64}, "weights is None"),
         ({"weights": "fp8", "weights_group_size": 64}, "weights is fp8"),
+        ({"weights_except": "lm_head"}, "no weights are given another one"),
+        ({"weights": "int8", "weights_except": " , "}, "it has to be names"),
         ({"weights": "int4", "weights_group_size": 96}, "weights_group_size may be 2, 4, 8, 16, 32, 64, 128, 256"),
         ({"weights": "int4", "weights_group_size": 512}, "sums over 256 weights"),
         ({"weights": "int4", "dtype": "amp-bf16"}, "autocast casts them first"),

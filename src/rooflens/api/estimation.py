@@ -53,6 +53,7 @@ def estimate(
     kv_group_size: int | None = None,
     weights: str | None = None,
     weights_group_size: int | None = None,
+    weights_except: str | None = None,
     price_per_hour: float | None = None,
     channels_last: bool = False,
     causal: bool = False,
@@ -104,6 +105,8 @@ def estimate(
         weights: ``int8``, ``int4``, ``fp8``, ``nf4`` or ``mxfp4``: the format in which weights of products are stored,
             in inference, prefill and decode.
         weights_group_size: weights that share a scale; default: 128 in int4, 64 in nf4, an output channel in int8.
+        weights_except: modules whose weights stay, by name or pattern, with commas: ``lm_head,*.gate``. What is inside
+            of one stays too.
         price_per_hour: price of the device for an hour, in a currency of yours; costs follow from it.
         channels_last: lay images and convolution weights out with channels last.
         causal: count causal attention as the half that its kernel executes.
@@ -154,6 +157,7 @@ def largest_batch(
     kv_group_size: int | None = None,
     weights: str | None = None,
     weights_group_size: int | None = None,
+    weights_except: str | None = None,
     price_per_hour: float | None = None,
     channels_last: bool = False,
     causal: bool = False,
@@ -228,6 +232,7 @@ def longest_context(
     kv_group_size: int | None = None,
     weights: str | None = None,
     weights_group_size: int | None = None,
+    weights_except: str | None = None,
     price_per_hour: float | None = None,
     causal: bool = False,
     fusion: Fusion = "none",

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rooflens.costs.registry import Need, cost
+from rooflens.costs.weight_formats import flops_beside, weight_flops
 from rooflens.records import Access, Call, Operation, Tensor
 
 _PRODUCTS = {"mm": "self", "addmm": "mat1"}
@@ -27,7 +28,9 @@ class Projection:
         rank: numbers in a latent.
         elements: of all keys and values that it makes.
         flops: for all of them.
-        needed: of these, as far as uses are known; `used`: the elements that have a use.
+        beside: vector FLOP of all of it: scales of quantised weights, and an addend.
+        needed: FLOP of the products in place of it, as far as uses are known; `needed_beside`: vector FLOP of these.
+        used: elements that have a use.
         steps: how that follows, in words.
     """
 
@@ -36,7 +39,9 @@ class Projection:
     elements: int
     resource: str
     flops: float
+    beside: float
     needed: float = 0
+    needed_beside: float = 0
     used: int = 0
     steps: list[str] = field(default_factory=list)
 
@@ -67,8 +72,10 @@ def projection(operation: Operation, moved_elements: int) -> Projection | None:
     rows = call.get(_PRODUCTS.get(call.name, ""))
     if not isinstance(rows, Tensor) or len(rows.shape) != 2 or rows.elements != moved_elements:
         return None
-    ((resource, flops),) = ((name, n) for name, n in cost(call).work.flops.items() if name.startswith("matmul"))
-    return Projection(operation, rows.shape[1], call.outputs[0].elements, resource, flops)
+    work = cost(call).work
+    ((resource, flops),) = ((name, n) for name, n in work.flops.items() if name.startswith("matmul"))
+    beside = sum(work.flops.values()) - flops
+    return Projection(operation, rows.shape[1], call.outputs[0].elements, resource, flops, beside)
 
 
 def sides_of(
@@ -137,18 +144,33 @@ def _least(side: AttentionSide, pairs: float, reach: float) -> float:
     absorbed = absorbing + on_latents < making + expanded
     by.used += side.made
     by.needed += absorbing if absorbed else making
+    by.needed_beside += _beside(by, side, reach, side.queries * width if absorbed else None)
     by.steps.append(_told(side, absorbed, width, making))
     return on_latents if absorbed else expanded
 
 
+def _beside(by: Projection, side: AttentionSide, reach: float, absorbed: int | None) -> float:
+    """Vector FLOP of the product that a side needs of a projection: of `absorbed` elements, or of every token's."""
+    share, call = side.made / by.elements, by.operation.call
+    outer = reach * side.made if absorbed is None else absorbed
+    inner = outer * by.rank / (side.made / max(1, side.rows))
+    if absorbed is None:  # keys and values are made of the same latents
+        inner = reach * share * by.elements * by.rank / call.outputs[0].shape[-1]
+    used = share * by.rank * call.outputs[0].shape[-1]
+    added = (by.beside - (0 if call.get("weight_format") is None else weight_flops(call))) * outer / by.elements
+    return added + flops_beside(call, inner, outer, used)
+
+
 def needed_of(made: Projection, nbytes: float) -> Need:
     """What a projection needs once its uses are known; what nothing uses is made as it is written."""
-    rest = made.flops * max(0, made.elements - made.used) / made.elements
+    rest = max(0, made.elements - made.used) / made.elements
+    flops = dict.fromkeys(cost(made.operation.call).work.flops, made.needed_beside + made.beside * rest)
+    beside = f"Scales and addends of these products take {made.needed_beside:,.0f} FLOP." if made.needed_beside else ""
     return Need(
-        flops={**cost(made.operation.call).work.flops, made.resource: made.needed + rest},
+        flops={**flops, made.resource: made.needed + made.flops * rest},
         bytes=nbytes,
         cause="expansion",
-        formula=" ".join(made.steps),
+        formula=" ".join(filter(None, (*made.steps, beside))),
     )
 
 

@@ -7,8 +7,10 @@ of values, floors and fusion see a step like any other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
 
 from rooflens.errors import InvalidValue
 from rooflens.records import Access, Call, Operation, Tensor, Trace, TracedModule, allocated
@@ -36,6 +38,7 @@ class WeightFormat:
         flat: groups go on over the ends of rows.
         steps: vector FLOP to dequantise a weight: by its scale, and its zero point.
         source: where it is from.
+        kept_by: whose checkpoints keep the last layer of a language model in 16 bits.
     """
 
     dtype: str
@@ -45,6 +48,7 @@ class WeightFormat:
     flat: bool = False
     steps: int = 1
     source: str
+    kept_by: str
 
     def sizes(self, elements: int, inner: int) -> tuple[int, int]:
         """Bytes of the codes of so many weights, and of their scales; sums go over `inner` of them."""
@@ -58,6 +62,7 @@ WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
         bits=8,
         scale_bits=16,
         group=None,
+        kept_by="bitsandbytes",
         source="LLM.int8(), arXiv:2208.07339: a scale for each output, in 16 bits as torch's _weight_int8pack_mm has",
     ),
     "int4": WeightFormat(
@@ -66,17 +71,34 @@ WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
         scale_bits=32,
         group=128,
         steps=2,
+        kept_by="GPTQ and AWQ",
         source="GPTQ and AWQ, arXiv:2210.17323 and 2306.00978; scale and zero point in 16 bits each, as torch's"
         " _weight_int4pack_mm takes them",
     ),
     "fp8": WeightFormat(
-        dtype="float8_e4m3fn", bits=8, scale_bits=32, group=0, source="e4m3, arXiv:2209.05433; one scale for a tensor"
+        dtype="float8_e4m3fn",
+        bits=8,
+        scale_bits=32,
+        group=0,
+        kept_by="fp8 checkpoints",
+        source="e4m3, arXiv:2209.05433; one scale for a tensor",
     ),
     "nf4": WeightFormat(
-        dtype="nf4", bits=4, scale_bits=32, group=64, flat=True, source="QLoRA, arXiv:2305.14314, its scales in fp32"
+        dtype="nf4",
+        bits=4,
+        scale_bits=32,
+        group=64,
+        flat=True,
+        kept_by="bitsandbytes",
+        source="QLoRA, arXiv:2305.14314, its scales in fp32",
     ),
     "mxfp4": WeightFormat(
-        dtype="mxfp4", bits=4, scale_bits=8, group=32, source="OCP Microscaling Formats (MX) Specification 1.0"
+        dtype="mxfp4",
+        bits=4,
+        scale_bits=8,
+        group=32,
+        kept_by="gpt-oss",
+        source="OCP Microscaling Formats (MX) Specification 1.0",
     ),
 }
 """By the name of the option."""
@@ -88,23 +110,37 @@ def weight_format(weights: str, group_size: int | None) -> WeightFormat:
     return known if group_size is None else replace(known, group=group_size)
 
 
-def weight_flops(call: Call) -> int:
+def weight_flops(call: Call) -> float:
     """Vector FLOP of a product on quantised weights, beside the product itself.
 
     A scale that a whole output channel shares multiplies results, any other one each weight. Weights in fp8 meet
     activations that are scaled to fp8, and both scales multiply the results.
     """
-    weights, out = str(call["weight_format"]), call.outputs[0]
     factors = [call.tensor(name) for name in _OPERANDS[call.name]]
-    of_weight, rows = sorted(factors, key=lambda tensor: tensor.dtype != WEIGHT_FORMATS[weights].dtype)
-    if weights == "fp8":
-        return rows.elements + out.elements
-    if call["weights_group_size"] is None:
-        return out.elements
+    of_weight, rows = sorted(
+        factors, key=lambda tensor: tensor.dtype != WEIGHT_FORMATS[str(call["weight_format"])].dtype
+    )
     used = of_weight.elements
     if call.name == "_grouped_mm":  # a group without rows has no use for its matrix
         used = used // max(1, of_weight.shape[0]) * min(of_weight.shape[0], rows.shape[0])
-    return WEIGHT_FORMATS[weights].steps * used
+    return flops_beside(call, rows.elements, call.outputs[0].elements, used)
+
+
+def flops_beside(call: Call, inner: float, outer: float, used: float) -> float:
+    """The same for a product of other rows with the same weights.
+
+    Args:
+        inner: elements of the operand, or result, that lies along the size that weights are summed over.
+        outer: elements of the other one, which lies along the output channels.
+        used: weights that take part.
+    """
+    if call.get("weight_format") is None:
+        return 0
+    if call["weight_format"] == "fp8":
+        return inner + outer
+    if call["weights_group_size"] is None:
+        return outer
+    return WEIGHT_FORMATS[str(call["weight_format"])].steps * used
 
 
 def weight_formula(call: Call) -> str:
@@ -123,21 +159,26 @@ def weight_formula(call: Call) -> str:
     return f"{stored} Each is dequantised ({form.steps} FLOP), and the product runs in the type of the activations."
 
 
-def with_weights(trace: Trace, weights: str, group_size: int | None = None) -> Trace:
+def with_weights(trace: Trace, weights: str, group_size: int | None = None, kept: str | None = None) -> Trace:
     """A traced step with the parameters that only products read in another format.
 
     A parameter that something else reads too, as an embedding that is the last layer's weight, stays as it is.
+
+    Args:
+        kept: modules whose parameters stay: names or patterns with commas between them.
 
     Raises:
         InvalidValue: no parameter can be quantised, or groups do not divide an inner size.
     """
     form = weight_format(weights, group_size)
+    names = [name.strip() for name in (kept or "").split(",") if name.strip()]
     stored = {access.block: access for access in trace.parameter_blocks}
-    inner = _inner_sizes(trace.operations, stored)
+    inner = _inner_sizes(trace.operations, stored, names)
     if not inner:
         raise InvalidValue(
             f"weights={weights!r} quantises parameters that products alone read, and this step has none: autocast casts"
             " them first (give dtype bf16 or fp16), an embedding tied to the last layer stays, and so do convolutions"
+            + ("" if kept is None else f" and what weights_except={kept!r} names")
         )
     for path, size in inner.values():
         _check_group(form, weights, path, size)
@@ -152,7 +193,7 @@ def with_weights(trace: Trace, weights: str, group_size: int | None = None) -> T
     for block, (path, size) in inner.items():
         smaller[path] += stored[block].nbytes - sum(form.sizes(stored[block].elements, size))
     count, of = sum(stored[block].elements for block in inner), trace.parameters
-    last = _of_vocabulary(trace.operations, stored, inner) if trace.serving else ""
+    last = _of_vocabulary(trace.operations, stored, inner, form) if trace.serving else ""
     return replace(
         trace,
         operations=tuple(made),
@@ -162,19 +203,37 @@ def with_weights(trace: Trace, weights: str, group_size: int | None = None) -> T
         notes=(
             *trace.notes,
             f"weights={weights}: of {of:,} parameters {count:,}, which products alone read, are quantised{last}",
+            *_unknown_names(trace, names),
         ),
     )
 
 
+def _is_in(path: str, name: str) -> bool:
+    """True for the module of a name or pattern, which may be the end of its path, and for all that is inside of it."""
+    return fnmatchcase(f".{path}.", f"*.{name}.*")
+
+
+def _unknown_names(trace: Trace, names: Sequence[str]) -> Iterator[str]:
+    """A note on names that no module has."""
+    paths = {one.path for one in trace.modules or ()} | {operation.path for operation in trace.operations}
+    unknown = [name for name in names if not any(_is_in(path, name) for path in paths)]
+    if unknown:
+        yield f"weights_except: no module is called {', '.join(unknown)}"
+
+
 def _of_vocabulary(
-    operations: Iterable[Operation], stored: Mapping[int, Access], inner: Mapping[int, tuple[str, int]]
+    operations: Iterable[Operation],
+    stored: Mapping[int, Access],
+    inner: Mapping[int, tuple[str, int]],
+    form: WeightFormat,
 ) -> str:
     """How many of the weights that are quantised make logits, in words: those of a language model's last product."""
     *_, last = (block for operation in operations for block, _ in _weights(operation, stored))
-    if last not in inner:  # tied to the embedding
+    if last not in inner:  # tied to the embedding, or kept
         return ""
     elements, path = stored[last].elements, inner[last][0]
-    return f", {elements:,} of them in the last layer, {path}; quantisers of transformers keep that one"
+    told = f", {elements:,} of them in the last layer, {path}"
+    return f"{told}, which {form.kept_by} keep in 16 bits: weights_except={path!r} does too" if path else told
 
 
 def _lighter(module: TracedModule, less: int) -> TracedModule:
@@ -183,12 +242,18 @@ def _lighter(module: TracedModule, less: int) -> TracedModule:
     return replace(module, nbytes=module.nbytes - less if module.nbytes is not None and known else None)
 
 
-def _inner_sizes(operations: tuple[Operation, ...], stored: Mapping[int, Access]) -> dict[int, tuple[str, int]]:
-    """By block of the parameters that only products read, a module that reads it and the size that sums go over."""
+def _inner_sizes(
+    operations: tuple[Operation, ...], stored: Mapping[int, Access], kept: Sequence[str]
+) -> dict[int, tuple[str, int]]:
+    """By block of the parameters that only products read, a module that reads it and the size that sums go over.
+
+    Those of modules that are `kept` are left out.
+    """
     inner: dict[int, tuple[str, int]] = {}
     others: set[int] = set()
+    stays = cache(lambda path: any(_is_in(path, name) for name in kept))
     for operation in operations:
-        weights = dict(_weights(operation, stored))
+        weights = {} if stays(operation.path) else dict(_weights(operation, stored))
         others |= {access.block for access in operation.reads if access.block not in weights}
         others |= {access.block for access in operation.writes}
         for block, name in weights.items():

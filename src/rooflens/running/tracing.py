@@ -34,8 +34,12 @@ def tracer(asked: Estimable) -> Tracer:
     step_of = asked.untouched_steps()
 
     def traced(run: Run, *, summing: bool = False) -> Trace:
-        weights, done = run.options.weights, trace(step_of(run), summing=summing)
-        return done if weights is None else with_weights(done, weights, run.options.weights_group_size)
+        weights = run.options.weights  # of a layer that is not listed nobody knows what reads them
+        done = trace(step_of(run), summing=summing and weights is None)
+        options = run.options
+        return (
+            done if weights is None else with_weights(done, weights, options.weights_group_size, options.weights_except)
+        )
 
     return traced
 

@@ -82,6 +82,8 @@ class Option:
         """What it has to be; nothing where a value is that."""
         if self.kind is bool:
             return "" if isinstance(value, bool) else "True or False"
+        if self.kind is str:
+            return "" if isinstance(value, str) and value.strip(" ,") else "names with commas between them"
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
         if self.kind is float:
             return "" if number is not None and 0 < number < math.inf else "a number above 0"

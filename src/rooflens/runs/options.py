@@ -152,6 +152,14 @@ class Options:
         concerns="weights",
         about=_WEIGHTS,
     )
+    weights_except: str | None = option(
+        None,
+        "Modules whose weights stay, by name or pattern: lm_head,*.gate. What is inside of one stays too.",
+        kind=str,
+        modes=WITHOUT_GRADIENTS,
+        concerns="weights",
+        about=_WEIGHTS,
+    )
     price_per_hour: float | None = option(
         None,
         "Price of the device in any currency: costs of tokens, samples and steps follow.",
@@ -206,6 +214,11 @@ class Options:
             raise InvalidValue(
                 f"weights_group_size={self.weights_group_size} says how many weights share a scale in"
                 f" {', '.join(OF_GROUPS)}, and weights is {self.weights}"
+            )
+        if self.weights_except is not None and self.weights is None:
+            raise InvalidValue(
+                f"weights_except={self.weights_except!r} names modules whose weights keep their type, and no weights"
+                " are given another one; give weights too"
             )
         if (self.prompt_len is None) != (self.output_len is None):
             given, lacking = ("prompt_len", "output_len") if self.output_len is None else ("output_len", "prompt_len")

@@ -50,8 +50,9 @@ _FIELDS: Mapping[str, KeyKind] = {
     "dtype": dtype_kind(),
     "mode": one_of(MODES),
 }
+_KINDS: Mapping[type, KeyKind] = {int: COUNTS, float: NUMBERS, str: TEXTS}
 _OPTIONS: Mapping[str, KeyKind] = {
-    name: one_of(line.choices, many=True) if line.choices else {int: COUNTS, float: NUMBERS}.get(line.kind, FLAGS)
+    name: one_of(line.choices, many=True) if line.choices else _KINDS.get(line.kind, FLAGS)
     for name, line in OPTIONS.items()
 }
 _CONDITIONS = dict.fromkeys(("source", *_FIELDS, "seq_len", "img_size", *OPTIONS), SCALARS)
