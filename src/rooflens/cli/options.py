@@ -108,8 +108,8 @@ def table_option(line: Option) -> Callable[[Command], Command]:
         )
     if line.kind is bool:
         return click.option(flag, is_flag=True, help=line.help)
-    plain = click.FloatRange(0, min_open=True) if line.kind is float else click.IntRange(line.least)
-    plain = click.STRING if line.kind is str else plain
+    number = click.FloatRange(0, min_open=True) if line.kind is float else click.IntRange(line.least)
+    plain = click.STRING if line.kind is str else number
     kind = OneOf(line.choices) if line.choices else IntList() if line.several else plain
     help = f"{line.help} One or several: 64,128." if line.several else line.help
     return click.option(flag, type=kind, default=line.default, show_default=line.default is not None, help=help)

@@ -97,7 +97,7 @@ WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
         bits=4,
         scale_bits=8,
         group=32,
-        kept_by="gpt-oss",
+        kept_by="checkpoints like gpt-oss",
         source="OCP Microscaling Formats (MX) Specification 1.0",
     ),
 }
