@@ -278,3 +278,13 @@ def test_a_budget_that_is_no_number_is_an_error(capsys: pytest.CaptureFixture[st
     code, _, err = ended(capsys, "measure", "alexnet", "--device", "cpu", "--budget", "nan")
     assert code == 1
     assert "cannot sample" in err
+
+
+def test_a_search_tells_what_it_tries_where_no_bar_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(options, "SILENT", -1.0)
+    for lines, said in ((True, " 25%  batch 8\n"), (False, "")):
+        with options.progress_bar(lines=lines) as tell:
+            tell(0.25, "batch 8")
+        assert capsys.readouterr().err == said

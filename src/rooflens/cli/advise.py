@@ -63,6 +63,6 @@ def advise(context: click.Context, /, model: str, format_: Format, outputs: tupl
             flag = "--" + given[0].replace("_", "-")
             raise click.UsageError(f"{flag} is an option of a model, and {model!r} is a file of what ran")
         options = {name: options[name] for name in _OF_FILES}
-    with progress_bar() as tell:
+    with progress_bar(lines=True) as tell:
         advice = rl.advise(model, progress=tell, **options)
     emit_text(lambda wanted, color: rl.table(advice, format=wanted, color=color), format_, outputs)

@@ -11,6 +11,7 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from threading import Timer
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -323,9 +324,17 @@ def load_what_prints(after: float) -> None:
     loading.start()
 
 
+SILENT = 1.0
+"""Seconds for which a task that tries many things says nothing where no bar is shown."""
+
+
 @contextmanager
-def progress_bar() -> Iterator[Callable[[float, str], None]]:
-    """Show a progress bar on stderr, if that is a terminal. What a user's model prints meanwhile goes there too."""
+def progress_bar(*, lines: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """Show a progress bar on stderr, if that is a terminal. What a user's model prints meanwhile goes there too.
+
+    Args:
+        lines: elsewhere say what is tried, a line each second.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -334,12 +343,17 @@ def progress_bar() -> Iterator[Callable[[float, str], None]]:
     console = Console(stderr=True)
     tell_line = sayer()
     hidden = is_quiet() or not console.is_terminal
+    said = monotonic()
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar, redirect_stdout(sys.stderr):
         task = bar.add_task("building", total=1.0)
 
         def tell(share: float, what: str) -> None:
+            nonlocal said
             if hidden and what.startswith(WAITING):
                 tell_line(what)
+            elif hidden and lines and monotonic() - said > SILENT:
+                tell_line(f"{share:4.0%}  {what}")
+                said = monotonic()
             bar.update(task, completed=share, description=escape(what))
 
         yield tell

@@ -80,7 +80,7 @@ def rank(
     batches 1, 8, 64 and 256 are tried, and each device stands there with its best one that fits.
     """
     check_outputs(outputs)
-    with progress_bar() as tell:
+    with progress_bar(lines=True) as tell:
         ranking = rl.rank(model, device=devices or None, prices=prices, progress=tell, **options)
     tables = [path for path in outputs if path.suffix.lower() in TABLES]
     emit_text(lambda wanted, color: rl.table(ranking, format=wanted, color=color), format_, tables)
