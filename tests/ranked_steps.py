@@ -21,7 +21,6 @@ CONSTANTS = {
     "launch.gap": 0.0,
     "launch.handover": 0.0,
     "launch.among": 1.0,
-    "launch.join": 64.0,
 }
 
 

@@ -27,8 +27,23 @@ from rooflens.predict.effects.copies import addressing
 from rooflens.predict.effects.products import product_sizes, tiled
 from rooflens.predict.effects.row_passes import column_parts
 from rooflens.predict.effects.streams import cached_share
-from rooflens.predict.step import Conduct, _both, _lead, predicted
-from rooflens.records import Argument, Call, Case, Ceiling, Device, Fact, Phase, Record, Tensor, Traffic, dense_strides
+from rooflens.predict.host import around, dispatching
+from rooflens.predict.queues import Launched, two_queues
+from rooflens.predict.step import Conduct, predicted
+from rooflens.records import (
+    Argument,
+    Call,
+    Case,
+    Ceiling,
+    Device,
+    Fact,
+    HostCalls,
+    Phase,
+    Record,
+    Tensor,
+    Traffic,
+    dense_strides,
+)
 
 TERA, GIGA = 1e12, 1e9
 CASE = Case(model="one", device="round")
@@ -479,43 +494,66 @@ def test_a_change_of_type_goes_element_by_element_but_into_16_bits() -> None:
     assert seconds(call("_to_copy", narrow, self=wide), of) < 1e-9
 
 
-def test_a_device_that_waited_in_one_phase_ends_the_next_one_later() -> None:
-    # Forward: the host needs 3 s and the device 1; backward: 1 and 4. The device begins backward after 3 s.
-    assert _both((3.0, 1.0), (1.0, 4.0), 100) == pytest.approx(7.0, rel=0.01)
-    assert _both((1.0, 1.0, 9.0), (4.0, 1.0, 1.0), 100) == pytest.approx(11.0, rel=0.01)
-    assert _both((5.0,), (2.0,), 100) == pytest.approx(5.0, rel=0.01)
+def test_the_order_of_operations_decides_who_waits() -> None:
+    # Long kernels first: launched after 1 s and 2 s, the device is busy from 1 to 4 and then to 5.
+    assert two_queues([Launched(1, 3, 1), Launched(1, 1, 1)]) == (5, 2)
+    # Short ones first: it is busy from 1 to 2 and, once more, from 2 to 5; and after a slow host from 3 to 8.
+    assert two_queues([Launched(1, 1, 1), Launched(1, 3, 1)]) == (5, 2)
+    assert two_queues([Launched(3, 1, 1), Launched(1, 4, 1)]) == (8, 4)
+    assert two_queues([]) == (0, 0)
+    # Two equal layers, which a trace has once: 1 + 1 s of the host and 0 + 2 s of the device for each, in turn.
+    layer = [Launched(2, 0, 2), Launched(2, 4, 2)]
+    assert two_queues(layer) == (6, 4), "the device begins after 2 s; in a row of its own each operation would take 8"
 
 
-def test_the_host_is_ahead_by_what_the_device_still_has_to_do() -> None:
-    # After 1 s all is launched that keeps the device busy for 4; then 5 s of launching let it wait.
-    assert _lead((1.0,), (4.0,), 100) == pytest.approx(3.0, rel=0.01)
-    assert _lead((1.0, 5.0), (4.0, 1.0), 100) == pytest.approx(0.0, abs=0.01)
-    assert _lead((1.0, 1.0), (4.0, 1.0), 100) == pytest.approx(3.0, rel=0.01)
-    assert _lead((), (), 100) == 0
+def _as_record(what: Call, phase: Phase) -> Record:
+    one = cost(what, Arithmetic())
+    return Record(
+        case=replace(CASE, mode="train"), source="estimate", scope="op", kind=one.family, name=what.name, phase=phase,
+        work=one.work, call=what,
+    )  # fmt: skip
 
 
 def test_a_phase_takes_what_it_adds_to_those_before() -> None:
     """Two lists of 50 tensors take the host 10 us and 0.2 ms; behind a busy device they take the device's time."""
     some = tuple(tensor(10) for _ in range(50))
-    backward, step = call("relu", tensor(10**8), self=tensor(10**8)), call("_foreach_add_", some, self=some, other=some)
-    records = []
-    phases: tuple[tuple[Phase, Call], ...] = (("forward", backward), ("optimizer", step))
-    for phase, what in phases:
-        one = cost(what, Arithmetic())
-        of_step = Record(
-            case=replace(CASE, mode="train"), source="estimate", scope="op", kind=one.family, name=what.name,
-            phase=phase, work=one.work, call=what,
-        )  # fmt: skip
-        records.append(of_step)
-    of = card(host__list=10e-6, host__tensor=2e-6, launch__gap=0, launch__among=1, launch__join=30)
-    alone = predicted(records[1:], of, Conduct(), "optimizer")
-    behind = predicted(records[1:], of, Conduct(before=tuple(records[:1])), "optimizer")
+    first = _as_record(call("relu", tensor(10**8), self=tensor(10**8)), "forward")
+    step = _as_record(call("_foreach_add_", some, self=some, other=some), "optimizer")
+    of = card(host__list=10e-6, host__tensor=2e-6, launch__gap=0, launch__among=1)
+    alone = predicted([step], of, Conduct(), "optimizer")
+    behind = predicted([step], of, Conduct(before=(first,)), "optimizer")
+    whole, forward = predicted([first, step], of, Conduct()), predicted([first], of, Conduct(), "forward")
     assert alone is not None
     assert behind is not None
-    assert alone.seconds == pytest.approx(10e-6 + 2 * 50 * 2e-6, rel=1e-3), "the host launches, and the device waits"
+    assert whole is not None
+    assert forward is not None
+    assert alone.seconds == pytest.approx(10e-6 + 2 * 50 * 2e-6 + alone.device), "the host launches, then it runs"
     assert alone.regime == "host-bound"
-    assert behind.seconds == pytest.approx(behind.device), "all is launched while forward runs"
+    assert behind.seconds == pytest.approx(behind.device), "launched while forward ran"
     assert behind.regime == "device-bound"
+    assert whole.seconds == pytest.approx(forward.seconds + behind.seconds)
+
+
+def test_two_gradients_of_a_convolution_cost_the_host_two_calls() -> None:
+    x, weight = tensor(1, 8, 4, 4), tensor(8, 8, 1, 1)
+    for mask, runs in (((True, True, False), 2), ((True, False, False), 1)):
+        what = call("convolution_backward", (x, weight), grad_output=x, input=x, weight=weight, output_mask=mask)
+        record = Record(
+            case=CASE, source="estimate", scope="op", kind="convolution", name=what.name, phase="backward", call=what
+        )
+        assert dispatching(record, card(host__convolution=5.0, host__backward=1.0)) == 5 * runs + 1
+
+
+def test_gradients_that_meet_are_added_by_no_node_of_autograd() -> None:
+    x, of = tensor(4), card(host__operation=3.0, host__backward=1.0)
+    assert dispatching(_as_record(call("add", x, self=x, other=x), "backward"), of) == 3
+    assert dispatching(_as_record(call("mul", x, self=x, other=x), "backward"), of) == 3 + 1
+
+
+def test_a_view_in_a_backward_pass_is_a_node_of_autograd() -> None:
+    of = card(host__view=1.0, host__node=4.0, host__module=2.0)
+    assert around([HostCalls(path="", phase="forward", views=3, module_calls=1)], of) == 3 * 1 + 2
+    assert around([HostCalls(path="", phase="backward", views=3, module_calls=0)], of) == 3 * 4
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])

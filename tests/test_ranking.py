@@ -119,7 +119,7 @@ def test_what_has_no_expected_time_is_last_by_its_bound_and_marked() -> None:
 
 def test_a_step_that_waits_for_the_host_is_told() -> None:
     slowed = [a_card(name, rate, host__operation=0.01) for name, rate in (("one", TERA), ("two", 9 * TERA))]
-    assert "host-bound, so that the card hardly matters: one, two" in rl.table(
+    assert "host-bound, so that the card hardly matters: two, one" in rl.table(
         ranked(steps(*map(relu_on, slowed))), width=200
     )
     graphs = ranked(steps(*map(relu_on, slowed)), cuda_graph=True)

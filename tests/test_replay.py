@@ -62,6 +62,24 @@ def test_what_cannot_be_called_says_so(strange: Call) -> None:
         runner(strange, "cpu")
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        call("_to_copy", tensor(4), self=tensor(4, dtype="bf16"), dtype="torch.float32", device="cuda:7"),
+        call("new_zeros", tensor(4), self=tensor(2), size=(4,), device="cuda:7"),
+    ],
+    ids=lambda item: item.name,
+)
+def test_a_call_that_names_a_device_runs_where_it_is_timed(named: Call) -> None:
+    result = runner(named, "cpu")()
+    assert (result.device.type, result.shape, result.dtype) == ("cpu", (4,), torch.float32)
+
+
+def test_a_list_of_indices_may_begin_with_none() -> None:
+    indices = (None, tensor(2, dtype="int64"))
+    assert runner(call("index", tensor(3, 2), self=tensor(3, 5), indices=indices), "cpu")().shape == (3, 2)
+
+
 def test_a_type_without_values_says_so() -> None:
     odd = replace(tensor(2), dtype="fp4")
     with pytest.raises(Untimed, match="no values of type fp4"):

@@ -7,12 +7,14 @@ a forward pass costs more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rooflens.predict.card import Card
 from rooflens.records import HostCalls, Record, Tensor
 
 _DEARER = frozenset({"convolution", "normalization", "matmul", "attention"})
+_OF_ENGINE = frozenset({"add", "add_"})
+"""What autograd's engine runs itself in a backward pass, and no node of it: gradients that meet are added."""
 
 
 def dispatching(record: Record, card: Card) -> float:
@@ -22,20 +24,23 @@ def dispatching(record: Record, card: Card) -> float:
         return card["host.list"] + card["host.tensor"] * sum(isinstance(t, Tensor) for its in lists for t in its)
     seconds = card[f"host.{record.kind}" if record.kind in _DEARER else "host.operation"]
     if record.phase == "backward":
-        return seconds + card["host.backward"]
+        return seconds * _runs(record) + (0.0 if record.name in _OF_ENGINE else card["host.backward"])
     return seconds * (card["host.autocast"] if record.case.dtype.startswith("amp-") else 1.0)
 
 
+def _runs(record: Record) -> int:
+    """How many operations of a library it is: the gradients of a convolution for its input and its weights are two."""
+    mask = None if record.call is None else record.call.get("output_mask")
+    return sum(map(bool, mask[:2])) if isinstance(mask, tuple) and record.kind == "convolution" else 1
+
+
 def around(calls: Iterable[HostCalls], card: Card) -> float:
-    """Seconds of views and of calls of modules."""
-    return sum(c.views * card["host.view"] + (c.module_calls or 0) * card["host.module"] for c in calls)
-
-
-def eager(records: Sequence[Record], calls: Iterable[HostCalls], card: Card) -> float:
-    """Seconds in which the host runs a step, operation by operation."""
-    return sum(r.calls * dispatching(r, card) for r in records) + around(calls, card)
-
-
-def compiled(launches: int, card: Card) -> float:
-    """Seconds in which compiled code launches its kernels."""
-    return card["host.call"] + launches * card["host.compiled"]
+    """Seconds of views and of calls of modules; in a backward pass a view is a node of autograd."""
+    views = nodes = modules = 0
+    for c in calls:
+        if c.phase == "backward":
+            nodes += c.views
+        else:
+            views += c.views
+        modules += c.module_calls or 0
+    return views * card["host.view"] + nodes * card["host.node"] + modules * card["host.module"]

@@ -1,8 +1,6 @@
 """From the records of a step, or of a part of it, to the time that they will take: two queues, host and device.
 
-The host launches operations one after the other and the device runs them in order, so a step takes as long as the
-longer queue, and more where both are about as long: in one stretch the device waits, in the next the host. A replayed
-CUDA graph has no host in it. Compiled code launches what fusion leaves.
+A replayed CUDA graph has no host in it. Compiled code launches what fusion leaves.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rooflens.costs import Arithmetic, cost
 from rooflens.predict import host
@@ -20,6 +18,7 @@ from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
 from rooflens.predict.effects.streams import cold_weights
 from rooflens.predict.expected import expected_seconds
+from rooflens.predict.queues import Launched, two_queues
 from rooflens.records import ANSWER_PHASES, Call, HostCalls, Phase, Record, Scalar, is_training
 
 Way = Literal["eager", "compiled", "graph"]
@@ -115,115 +114,118 @@ def predicted(
         return None
     if card.launches_itself and not _timed_on_processors(working, conduct):
         return None
-    queues = [_queue(its, card, conduct) for its in _by_phase(working).values()]
-    families: dict[str, float] = defaultdict(float)
-    for queue in queues:
-        for family, seconds in queue.families.items():
-            families[family] += seconds
-    device, launches = sum(queue.device for queue in queues), sum(queue.launches for queue in queues)
-    kind = (_mode(working), device / max(1.0, launches))
-    level: Level = "replayed" if sum(queue.replayed for queue in queues) > device / 2 else card.level
-    if card.launches_itself and conduct.step:
+    part = _Part(tuple(_doing(record, card, conduct) for record in working), card)
+    if not conduct.step:
+        return part.takes(part.device, "pieces")
+    if conduct.way == "graph" and not card.launches_itself:
+        return part.takes(sum(_among(its, card, "launch.handover") for its in part.doing), "graph")
+    return _with_host(part, conduct, phase)
+
+
+def _with_host(part: _Part, conduct: Conduct, phase: Phase | None) -> Prediction:
+    """The time of a step or of a phase that a host launches."""
+    card = part.card
+    if card.launches_itself:
         hosts = host.around(conduct.of_phase(phase), card)
-        return _with_band(device + hosts, device, hosts, families, card, level, "in turn", kind)
-    if conduct.way == "graph":
-        seconds = sum(queue.seconds for queue in queues) if conduct.step else device
-        return _with_band(seconds, device, None, families, card, level, "graph" if conduct.step else "pieces", kind)
-    join, lead = card["launch.join"], 0.0
-    if conduct.way == "compiled":
-        issued, doing = [host.compiled(round(launches), card)], [sum(queue.seconds for queue in queues)]
-    else:
-        issued, doing = _issued(working, card, conduct), [queue.seconds for queue in queues]
-        earlier = _by_phase([r for r in conduct.before if r.work is not None])
-        busy = [_queue(its, card, conduct).seconds for its in earlier.values()]
-        lead = _lead(_issued(conduct.before, card, conduct), busy, join)
-    hosts = sum(issued)
-    waited = hosts - lead  # what is launched while the device is busy with earlier phases costs nothing
+        return part.takes(part.device + hosts, "in turn", hosts)
+    before = tuple(_doing(record, card, conduct) for record in conduct.before if record.work is not None)
+    earlier, mine = _launched(before, card, conduct), _launched(part.doing, card, conduct)
+    begun, issued = two_queues(earlier)
+    seconds, hosts = two_queues([*earlier, *mine])[0] - begun, sum(its.host for its in mine)
+    waited = hosts - (begun - issued)  # what is launched while the device is busy with earlier phases costs nothing
+    device = part.device
     regime: Regime = "device-bound" if device > 1.6 * waited else "host-bound" if waited > 1.6 * device else "mixed"
-    seconds = _norm(lead + sum(doing), hosts, join) - lead if lead else _both(issued, doing, join)
-    return _with_band(seconds, device, hosts, families, card, level, regime, kind)
+    return part.takes(seconds, regime, hosts)
 
 
-@dataclass(slots=True)
-class _Queue:
-    """What the device has to do in a phase.
+class _Doing(NamedTuple):
+    """What the device has to do for the calls of a record.
 
     Attributes:
-        families: seconds by family.
+        seconds: of the calls alone.
         launches: of kernels, one for each call.
         replayed: seconds of calls whose times are known.
-        seconds: of all calls in a row, with what passes between them.
     """
 
-    families: dict[str, float]
-    launches: float = 0.0
-    replayed: float = 0.0
-    seconds: float = 0.0
+    record: Record
+    seconds: float
+    launches: float
+    replayed: float
+
+
+def _doing(record: Record, card: Card, conduct: Conduct) -> _Doing:
+    seconds = launches = replayed = 0.0
+    for piece, calls in _pieces(record, conduct):
+        known = conduct.times.get((piece.call, piece.call.layout)) if conduct.times else None
+        if known is None:
+            seconds += calls * expected_seconds(piece, card)
+        else:
+            seconds += calls * (known + cold_weights(piece, card))
+            replayed += calls * known
+        launches += calls * (piece.own if piece.nbytes else 0.0)
+    return _Doing(record, seconds, launches, replayed)
+
+
+def _among(its: _Doing, card: Card, between: str) -> float:
+    """Seconds of the calls of a record among others, with what passes between them."""
+    among = "launch.among_backward" if its.record.phase == "backward" else "launch.among"
+    return its.seconds * card[among] + its.launches * card[between]
+
+
+def _launched(doing: Sequence[_Doing], card: Card, conduct: Conduct) -> list[Launched]:
+    """The calls of each record as the host launches them: compiled code at once, else operation by operation."""
+    device = [_among(its, card, "launch.gap") for its in doing]
+    if conduct.way == "compiled":
+        issued = [its.launches * card["host.compiled"] for its in doing]
+        kernels = [Launched(launching, busy, 1) for launching, busy in zip(issued, device, strict=True)]
+        return [Launched(card["host.call"], 0.0, 1), *kernels] if kernels else []
+    calls: Counter[Phase | None] = Counter()
+    for its in doing:
+        calls[its.record.phase] += its.record.calls
+    besides = {phase: host.around(conduct.of_phase(phase), card) / n for phase, n in calls.items()}
+    return [
+        Launched(r.calls * (host.dispatching(r, card) + besides[r.phase]), busy, r.calls)
+        for r, busy in zip((its.record for its in doing), device, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A step, a phase or pieces of it, and the card."""
+
+    doing: tuple[_Doing, ...]
+    card: Card
 
     @property
     def device(self) -> float:
         """Seconds of the calls alone."""
-        return sum(self.families.values())
+        return sum(its.seconds for its in self.doing)
+
+    def takes(self, seconds: float, regime: Regime, hosts: float | None = None) -> Prediction:
+        """Return the prediction, with the band of what is like it."""
+        families: dict[str, float] = defaultdict(float)
+        for its in self.doing:
+            families[its.record.kind] += its.seconds
+        device, launches = self.device, sum(its.launches for its in self.doing)
+        level: Level = "replayed" if sum(its.replayed for its in self.doing) > device / 2 else self.card.level
+        own = {PROCESSOR_FAMILY: device} if self.card.launches_itself else families
+        low, high = band(own, regime, level, _mode(self.doing[0].record), device / max(1.0, launches))
+        return Prediction(
+            seconds=seconds,
+            low=seconds * low,
+            high=seconds * high,
+            level=level,
+            generation=self.card.constants.generation,
+            regime=regime,
+            device=device,
+            host=hosts,
+            families=dict(families),
+        )
 
 
-def _by_phase(records: Sequence[Record]) -> dict[Phase | None, list[Record]]:
-    """Records by phase, in the order in which the phases begin."""
-    phases: dict[Phase | None, list[Record]] = {}
-    for record in records:
-        phases.setdefault(record.phase, []).append(record)
-    return phases
-
-
-def _issued(records: Sequence[Record], card: Card, conduct: Conduct) -> list[float]:
-    """Seconds in which the host launches each phase, operation by operation."""
-    phases = _by_phase([record for record in records if record.work is not None])
-    return [host.eager(its, conduct.of_phase(phase), card) for phase, its in phases.items()]
-
-
-def _queue(records: Sequence[Record], card: Card, conduct: Conduct) -> _Queue:
-    """What the device has to do for the records of a phase."""
-    queue = _Queue(defaultdict(float))
-    for record in records:
-        for piece, calls in _pieces(record, conduct):
-            known = conduct.times.get((piece.call, piece.call.layout)) if conduct.times else None
-            queue.families[record.kind] += calls * (
-                expected_seconds(piece, card) if known is None else known + cold_weights(piece, card)
-            )
-            queue.replayed += calls * (known or 0.0)
-            queue.launches += calls * (piece.own if piece.nbytes else 0.0)
-    between = card["launch.handover" if conduct.way == "graph" else "launch.gap"]
-    queue.seconds = queue.device * card["launch.among"] + queue.launches * between
-    return queue
-
-
-def _mode(records: Sequence[Record]) -> str:
-    """The mode whose bands suit these records: a phase of an answer is a step of that mode."""
-    first = records[0]
-    return first.phase if first.case.mode == "generate" and first.phase is not None else first.case.mode
-
-
-def _both(issued: Sequence[float], queues: Sequence[float], join: float) -> float:
-    """Seconds until the device has done all: it begins a phase when it has ended the one before and the host is there.
-
-    A host that was slow in one phase leaves the device idle, and no later phase brings that time back.
-    """
-    launched = done = 0.0
-    for host_seconds, device_seconds in zip(issued, queues, strict=True):
-        launched += host_seconds
-        done = _norm(done + device_seconds, launched, join)
-    return done
-
-
-def _lead(issued: Sequence[float], queues: Sequence[float], join: float) -> float:
-    """Seconds for which the device is still busy with some phases when the host has launched them."""
-    lead = 0.0
-    for host_seconds, device_seconds in zip(issued, queues, strict=True):
-        lead = _norm(lead + device_seconds, host_seconds, join) - host_seconds
-    return lead
-
-
-def _norm(one: float, other: float, join: float) -> float:
-    return float((one**join + other**join) ** (1 / join))
+def _mode(record: Record) -> str:
+    """The mode whose bands suit a record: a phase of an answer is a step of that mode."""
+    return record.phase if record.case.mode == "generate" and record.phase is not None else record.case.mode
 
 
 def _timed_on_processors(records: Sequence[Record], conduct: Conduct) -> bool:
@@ -255,28 +257,3 @@ def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, in
         moved = cost(record.call, Arithmetic()).work.bytes["dram"]
         alone = min(1.0, record.work.bytes.get("dram", 0.0) / moved) if moved else 1.0
     yield from calls_on_device(record, conduct.held, alone, compiled=conduct.fused)
-
-
-def _with_band(
-    seconds: float,
-    device: float,
-    hosts: float | None,
-    families: dict[str, float],
-    card: Card,
-    level: Level,
-    regime: Regime,
-    kind: tuple[str, float],
-) -> Prediction:
-    own = {PROCESSOR_FAMILY: device} if card.launches_itself else families
-    low, high = band(own, regime, level, *kind)
-    return Prediction(
-        seconds=seconds,
-        low=seconds * low,
-        high=seconds * high,
-        level=level,
-        generation=card.constants.generation,
-        regime=regime,
-        device=device,
-        host=hosts,
-        families=dict(families),
-    )

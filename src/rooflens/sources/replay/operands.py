@@ -44,7 +44,7 @@ def runner(call: Call, where: str = "cuda") -> Runner:
             return [value(item) for item in argument]
         return NAMES.get(argument, argument) if isinstance(argument, str) else argument
 
-    given = {name: value(argument) for name, argument in call.arguments}
+    given = {name: where if name == "device" else value(argument) for name, argument in call.arguments}
     own = OWN.get(call.name)
     if own is not None:
         return own(given)
@@ -100,7 +100,7 @@ def _fits(kind: str, value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return "Tensor" in kind and "List" not in kind
     if isinstance(value, list):
-        tensors = bool(value) and isinstance(value[0], torch.Tensor)
+        tensors = any(isinstance(item, torch.Tensor) for item in value)
         return "List" in kind and ("Tensor" in kind) == tensors
     return value is None or not ("Tensor" in kind or "List" in kind)
 
