@@ -27,26 +27,28 @@ from rooflens.records.calls import to_plain
 
 
 def steps() -> Iterator[Mapping[str, Any]]:
-    """Judged steps of image models on an H200, the latest first, and training that was profiled."""
+    """Judged steps of image models on an H200, and training that was profiled."""
     rows = [json.loads(line) for line in (H200 / "truth.jsonl").read_text().splitlines()]
-    yield from sorted((row for row in rows if row["mode"] == "train"), key=lambda row: -int(row["session"]))
+    yield from (row for row in rows if row["mode"] == "train")
     yield from training(SIBLINGS)
     for dtype in ("tf32", "bf16", "fp32"):
         yield from (row for row in rows if row["mode"] == "inference" and row["dtype"] == dtype)
 
 
 def missing(traces: Traces) -> Iterator[tuple[str, Call, bool]]:
-    """Step, call and whether products run in TF32, each call once."""
+    """Step, call and whether products run in TF32, each call once; first of training, of which the least is missing."""
     known = set(replayed_calls("h200"))
+    found: dict[str, list[tuple[Call, bool]]] = {}
     for case in steps():
         tf32 = case["dtype"] == "tf32"
+        mine = found.setdefault(f"{case['model']}, {case['mode']}, {case['dtype']}, {case['batch']}", [])
         for record in traces.step(case):
-            laid = record.layouts or (((record.call, record.calls),) if record.call is not None else ())
-            for call, _ in laid:
-                key = (call, call.layout, tf32)
-                if key not in known:
+            for call, _ in record.layouts or (((record.call, record.calls),) if record.call is not None else ()):
+                if (key := (call, call.layout, tf32)) not in known:
                     known.add(key)
-                    yield f"{case['model']}, {case['mode']}, {case['dtype']}, {case['batch']}", call, tf32
+                    mine.append((call, tf32))
+    for step, calls in sorted(found.items(), key=lambda item: len(item[1]) if ", train," in item[0] else 1e9):
+        yield from ((step, call, tf32) for call, tf32 in calls)
 
 
 def main() -> None:

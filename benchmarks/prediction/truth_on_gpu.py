@@ -36,6 +36,8 @@ TURNS, MOST = 3, 3
 """Turns of eager runs and replays, and runs in each, fewer where they take long."""
 TURN = 0.03
 """Seconds that the runs of a turn may take."""
+STEPS = 9
+"""Training steps, with a probe of the host before and after each: it may be half as fast from one to the next."""
 PROBED = 40
 """Calls of a small operation and of a small module in a probe."""
 RESERVED = 80 << 30
@@ -84,6 +86,7 @@ def parts(models: tuple[str, ...], batches: tuple[int, ...]) -> dict[str, Iterat
         "fp32": images(first, "fp32", batches[:2]),
         "tf32-2": images(second, "tf32", batches),
         "training-2": training(second),
+        "training-again": training(models),
         "fp32-2": images(second, "fp32", batches[:2]),
         "fp32-256": images(models, "fp32", batches[2:]),
     }
@@ -125,10 +128,11 @@ class Modules:
 
 
 def probe(where: str) -> Case:
-    """Seconds of the host for a small operation and for a small module: how fast it is just now."""
+    """Seconds of the host for a small operation, a small module and its gradients: how fast it is just now."""
     x = torch.ones(64, device=where)
     layer = torch.nn.Linear(8, 8, device=where)
     one = torch.ones(1, 8, device=where)
+    deep = torch.nn.Sequential(*(layer for _ in range(PROBED)))
 
     def each(call: Callable[[], object]) -> float:
         call()
@@ -140,6 +144,12 @@ def probe(where: str) -> Case:
 
     with torch.no_grad():
         found = {"operation": each(lambda: torch.relu(x)), "module": each(lambda: layer(one))}
+    with torch.enable_grad():
+        loss = deep(one).sum()
+    _wait(where)
+    begun = time.perf_counter()
+    loss.backward()
+    found["gradients"] = (time.perf_counter() - begun) / PROBED
     _wait(where)
     return found
 
@@ -152,10 +162,10 @@ def timed(step: Step, where: str) -> Case:
     run = eager(step, where, dense=True)
     for _ in range(2 if graph is None else 1):
         first = _once(run, clock)
-    count = max(1, min(MOST, int(TURN / sum(first.values()))))
+    count = 1 if step.mode == "train" else max(1, min(MOST, int(TURN / sum(first.values()))))
     samples: dict[str, list[float]] = {}
     issued, probes = [], []
-    for _ in range(TURNS):
+    for _ in range(STEPS if step.mode == "train" else TURNS):
         probes.append(probe(where))
         for _ in range(count):
             begun = time.perf_counter()
@@ -167,6 +177,7 @@ def timed(step: Step, where: str) -> Case:
             assert graph is not None
             times = _once(graph, clock)
             samples.setdefault("graph", []).append(sum(times.values()) - times["issued"])
+    probes.append(probe(where))
     return {"samples": samples, "issued": issued, "probes": probes}
 
 

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+TURNS = 64
+"""Of equal layers, which are enough: those of more are spread over as many."""
+
 
 class Launched(NamedTuple):
     """Equal calls of an operation.
@@ -30,7 +33,7 @@ def two_queues(launched: Sequence[Launched]) -> tuple[float, float]:
     done = issued = 0.0
     for host, device, _ in _in_turn(launched) if any(its.calls > 1 for its in launched) else launched:
         issued += host
-        done = (max(issued, done)) + device
+        done = max(issued, done) + device
     return done, issued
 
 
@@ -38,7 +41,7 @@ def _in_turn(launched: Sequence[Launched]) -> Iterator[Launched]:
     """What is launched one after the other: operations of equal layers, which a trace has once, take turns."""
     for several, group in groupby(launched, key=lambda its: its.calls > 1):
         layer = list(group)
-        turns = min(its.calls for its in layer) if several else 1
+        turns = min(TURNS, *(its.calls for its in layer)) if several else 1
         once = [Launched(its.host / turns, its.device / turns, 1) for its in layer]
         for _ in range(turns):
             yield from once
