@@ -101,7 +101,7 @@ def main() -> None:
         told[what] = told[what][0] if what in told else now, now
 
     @contextmanager
-    def timeline(*, lines: bool = False) -> Iterator[Callable[[float, str], None]]:  # noqa: ARG001
+    def timeline(*, lines: bool = False) -> Iterator[Callable[[float, str], None]]:
         def tell(share: float, what: str) -> None:
             note(re.sub(r"kernel \d+ of", "kernel of", re.sub(r", about .*", "", what)))
 
