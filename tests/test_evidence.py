@@ -20,11 +20,11 @@ from tests.table_samples import (
 )
 
 from rooflens.errors import AmbiguousResult
-from rooflens.records import Case, Record, Work
+from rooflens.records import Case, Phase, Record, Work
 from rooflens.report.case_names import differing, name_of
 from rooflens.results import RecordSet
 from rooflens.results.evidence import join
-from rooflens.results.quantities import efficiency, hfu, mfu
+from rooflens.results.quantities import ATTAINABLE_MFU, HFU, MFU, efficiency, hfu, mfu
 
 
 def test_an_estimate_and_a_measurement_of_one_case_are_one_piece_of_evidence() -> None:
@@ -150,9 +150,9 @@ def test_measurements_of_the_same_thing_are_pooled_and_never_added() -> None:
     assert time.pooled == 2
 
 
-def counted(*seconds: float, case: Case = INFERENCE) -> RecordSet:
+def counted(*seconds: float, case: Case = INFERENCE, flops: float = 1e6) -> RecordSet:
     """A run under ncu: a kernel for each time, of 1 MFLOP."""
-    work = Work(flops={"matmul.fp32": 1e6}, bytes={"dram": 1e5}, origin="executed")
+    work = Work(flops={"matmul.fp32": flops}, bytes={"dram": 1e5}, origin="executed")
     kernel = replace(operation(case, "", "gemm", work), source="counters", scope="kernel")
     return RecordSet(replace(kernel, timing=times(case, None, each).timing) for each in seconds)
 
@@ -218,6 +218,26 @@ def test_efficiency_and_utilisation_need_a_bound_and_a_time() -> None:
     (bare,) = join(RecordSet(trained().records))
     assert mfu(bare.total(), 1.0) is None
     assert efficiency(bare.total(), 1.0) is None
+
+
+def executed(phase: Phase | None, flops: float, seconds: float) -> RecordSet:
+    """A launch of a training step under ncu."""
+    return RecordSet(replace(r, case=TRAINING, phase=phase) for r in counted(seconds, flops=flops))
+
+
+def test_what_kernels_executed_is_not_the_work_of_the_model() -> None:
+    kernels = executed("forward", 1e5, 0.5e-3) + RecordSet(())
+    kernels = kernels.with_records([*kernels, *executed("backward", 3e5, 1.5e-3), *executed("optimizer", 1, 2e-3)])
+    step = next(item for item in join(trained() + kernels) if item.sources == ("counters",))
+    # The model has 75,776 + 120,000 FLOP of products and repeats 55,296; kernels executed 400,001 in 4 ms.
+    assert MFU.read(step).value == pytest.approx(0.195776 / 4)
+    assert HFU.read(step).value == pytest.approx(0.251072 / 4)
+    assert MFU.read(step, "forward").value == pytest.approx(0.075776 / 0.5)
+    assert ATTAINABLE_MFU.read(step).value is None
+    alone = join(RecordSet(kernels, devices=trained().devices))[0]
+    assert MFU.read(alone).value is HFU.read(alone).value is None
+    partly = join(trained() + executed("forward", 1e5, 0.5e-3))[1]
+    assert MFU.read(partly).value is None
 
 
 def test_utilisation_weighs_each_precision_by_its_own_peak() -> None:

@@ -18,6 +18,7 @@ from tests.table_samples import (
     device,
     estimated,
     measured,
+    operation,
     times,
     trained,
     uncounted,
@@ -174,6 +175,23 @@ def test_work_that_is_not_fully_counted_is_a_lower_bound() -> None:
     assert cell(timed, "efficiency").sign == ">="
 
 
+def test_efficiency_of_counters_names_that_of_the_model_too() -> None:
+    executed = replace(
+        operation(INFERENCE, "", "gemm", Work(flops={"matmul.fp32": 1e5}, bytes={"dram": 1}, origin="executed")),
+        source="counters",
+        scope="kernel",
+        timing=times(INFERENCE, None, 400e-6).timing,
+    )
+    view = summary(estimated() + RecordSet([executed]))
+    # Kernels: 100,000 FLOP at 1 GFLOP/s in 400 us. The model's bound is 90.232 us, its products 75,776 FLOP.
+    assert row(view, 1)["efficiency"] == pytest.approx(0.25)
+    assert row(view, 1)["mfu"] == pytest.approx(0.18944)
+    assert (
+        "efficiency of counters is of the bound of what was executed; of the estimate's bound it is 22.6 %"
+        in view.notes
+    )
+
+
 def test_unknown_devices_and_coverage_of_several_cases_are_stated() -> None:
     free = RecordSet(conv_net(replace(INFERENCE, device=None)))
     assert "no device is named: bounds are unknown" in summary(free).notes
@@ -183,6 +201,11 @@ def test_unknown_devices_and_coverage_of_several_cases_are_stated() -> None:
     mixed = summary(estimated() + uncounted()).notes
     assert mixed[0] == "counted all operations in 1 of 2 cases"
     assert mixed[1].startswith("odd fp32 inference on toy: counted 1 of 2 operations")
+    kernels = RecordSet(replace(r, case=INFERENCE, source="counters", scope="kernel") for r in uncounted())
+    assert summary(estimated() + kernels).notes[:2] == (
+        "counted 3 of 3 operations (100 % of bytes)",
+        "counted all FLOP of 1 of 2 kernels (75.0 % of bytes); not of my_kernel",
+    )
 
 
 def test_pooled_measurements_and_notes_of_records_are_shown() -> None:

@@ -109,7 +109,7 @@ def _expected(records: RecordSet, case: Case, phase: Phase | None, path: str | N
 def _utilisations(records: RecordSet, case: Case, phase: Phase | None) -> Iterator[Utilisation]:
     """How the training step of a case uses each of its devices, or a phase of it."""
     for item in join(records):
-        total = item.total(phase)
+        total = item.model_total(phase)
         if replace(item.case, device=None) != case or item.device is None or total is None:
             continue
         model, repeated = (_matrix(work) for work in (total.work, total.recomputed_work))
@@ -119,7 +119,7 @@ def _utilisations(records: RecordSet, case: Case, phase: Phase | None) -> Iterat
                 device=item.device,
                 flops=model,
                 repeated=repeated,
-                bound=None if total.missing else total.seconds,
+                bound=None if total.missing or item.estimate is not None else total.seconds,
                 measured=None if measured is None else measured.seconds,
             )
 

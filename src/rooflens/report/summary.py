@@ -14,7 +14,7 @@ from rooflens.report.expected_notes import waiting_notes
 from rooflens.report.one_step import of_one_step
 from rooflens.report.profile_notes import profile_notes
 from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build, percent
 from rooflens.report.table_notes import (
     FASTER,
     coverage_notes,
@@ -38,6 +38,7 @@ from rooflens.results.quantities import (
     THROUGHPUT,
     TIME,
     WHOLE_MODEL,
+    efficiency,
     throughput,
 )
 from rooflens.runs.options import ANSWERING
@@ -298,7 +299,7 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
             mark = "~ " if note.startswith(_NOISY_NOTE) and any(r.noisy for r in rows if r.case == row.case) else ""
             noted.setdefault(mark + note, []).append(row.case)
     for note, those in noted.items():
-        if len(those) == len(cases):
+        if len(those) == len(cases) or len({row.case for row in cases}) == 1:
             yield note
         else:
             fields = differing([row.case for row in cases])
@@ -317,3 +318,16 @@ def _notes_on_times(timed: Sequence[_Row]) -> Iterator[str]:
     for row in timed:
         if row.only is None and row.measured is not None and row.measured.pooled > 1:
             yield f"{row.case.label()}: samples of {row.measured.pooled} measurements pooled"
+    yield from _notes_on_executed([row for row in timed if row.only is None and row.evidence.estimate is not None])
+
+
+def _notes_on_executed(steps: Sequence[_Row]) -> Iterator[str]:
+    """Yield what tells the efficiency of what kernels executed from that of the model, as tables of modules have it."""
+    for row in steps:
+        reached = row.measured and efficiency(row.evidence.model_total(), row.measured.seconds)
+        if reached is not None:
+            whose = f"{row.case.label()}: " if len(steps) > 1 else ""
+            yield (
+                f"{whose}efficiency of counters is of the bound of what was executed; of the estimate's bound it is"
+                f" {percent(reached)}"
+            )

@@ -12,6 +12,7 @@ from rooflens.report.table import ColumnNote, percent
 from rooflens.results import Coverage, Evidence, Surplus, Total
 from rooflens.results.parts import PieceOfCase
 from rooflens.results.quantities import ratio
+from rooflens.results.totals import grouped_by
 from rooflens.units import show
 
 _NAMED, _LONG = 3, 48
@@ -130,18 +131,17 @@ def _surplus(cause: Cause, some: Sequence[Surplus], steps: int) -> str:
 
 
 def coverage_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
-    """The coverage of one case as a line; of several, the incomplete ones by name and the others together."""
+    """The coverage of each case as a line, operations and kernels apart; of several cases the whole ones together."""
     known = [(item, total.coverage) for item in evidence if (total := item.total()) is not None]
-    if len(known) == 1:
-        yield coverage_line(known[0][1])
-        return
-    complete = [coverage for _, coverage in known if not coverage.uncounted]
-    if complete:
-        which = "every case" if len(complete) == len(known) else f"{len(complete)} of {len(known)} cases"
-        yield f"counted all operations in {which}"
-    for item, coverage in known:
-        if coverage.uncounted:
-            yield f"{item.case.label()}: {coverage_line(coverage)}"
+    several = len({item.case for item, _ in known}) > 1
+    for pieces, alike in grouped_by(known, lambda each: each[1].pieces).items():
+        whole = [item for item, coverage in alike if not coverage.uncounted] if len(alike) > 1 else []
+        if whole:
+            which = "every case" if len(whole) == len(alike) else f"{len(whole)} of {len(alike)} cases"
+            yield f"counted all {pieces} in {which}"
+        for item, coverage in alike:
+            if item not in whole:
+                yield f"{item.case.label()}: {coverage_line(coverage)}" if several else coverage_line(coverage)
 
 
 def no_bounds(case: Case) -> str:

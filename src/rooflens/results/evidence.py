@@ -74,6 +74,7 @@ class Evidence:
         work: records with work, of one case and source: an estimate, or counters.
         time: records with times, of one case and source; the same as `work` where one source saw both.
         profile: times of the pieces, where `time` was taken of the whole: both are of the same case.
+        estimate: of the same step, where `work` is what was observed.
         apart: why no estimate stands beside a profile or counters, where there are estimates.
     """
 
@@ -82,6 +83,7 @@ class Evidence:
     work: RecordSet | None
     time: RecordSet | None
     profile: RecordSet | None = None
+    estimate: RecordSet | None = None
     apart: str | None = None
     _measured: dict[Phase | None, Measured | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -149,9 +151,23 @@ class Evidence:
         """Return the work of a phase, or of the whole step, under the ceilings of the device."""
         if self.work is None:
             return None
-        return self.work.under(
-            self.device, None if self.phases == (phase,) else phase, way_of(dict(self.case.options)), self._replayed
-        )
+        return self.work.under(self.device, self._narrowed(phase), way_of(dict(self.case.options)), self._replayed)
+
+    def model_total(self, phase: Phase | None = None) -> Total | None:
+        """Return the work by formulas, also where `total` is what kernels executed.
+
+        None where no estimate tells it, or kernels of some phases alone were seen.
+        """
+        if self.estimate is None:
+            total = self.total(phase)
+            return None if total is None or (total.work is not None and total.work.origin == "executed") else total
+        only, seen = self._narrowed(phase), {r.phase for r in self.work or () if r.work is not None}
+        partly = only is None and None not in seen and not seen.issuperset(self.estimate.phases)
+        return None if partly else self.estimate.under(self.device, only)
+
+    def _narrowed(self, phase: Phase | None) -> Phase | None:
+        """Return None, the whole step, for its only phase."""
+        return None if self.phases == (phase,) else phase
 
     @cached_property
     def _replayed(self) -> KnownTimes | None:
@@ -212,22 +228,25 @@ def _join(rs: RecordSet) -> tuple[Evidence, ...]:
     profiles = {case: records for case, source, records in parts if source == "profile" and case in measured}
     estimates = {case: records for case, source, records in parts if source == "estimate"}
     known = EstimatedCases(estimates) if 0 < len(estimates) < len(parts) else None
-    observed = {
+    partners = {
         records: _partner(case, source, records, estimates, known)
         for case, source, records in parts
         if source != "estimate" and profiles.get(case) is not records  # which stands beside its measurement
     }
-    beside = grouped_by(observed, lambda records: observed[records][0])
+    # Work that was observed is never mixed with an estimate.
+    without = (records for records in partners if not _has_work(records))
+    beside = grouped_by(without, lambda records: partners[records][0])
     evidence = list[Evidence]()
     for case, source, records in parts:
         pairs: list[tuple[RecordSet | None, RecordSet | None]] = []
         if source == "estimate":
             pairs = [(records, time) for time in beside.get(case, [None])]
-        elif records in observed and observed[records][0] is None:
+        elif records in partners and (_has_work(records) or partners[records][0] is None):
             pairs = [(records if _has_work(records) else None, records)]
         for work, time in pairs:
             cases = [each.cases[0] for each in (time, work) if each is not None]
             device = next((case.device for case in cases if case.device is not None), None)
+            partner, apart = (None, None) if time is None else partners[time]
             evidence.append(
                 Evidence(
                     case=cases[0] if cases[0].device == device else replace(cases[0], device=device),
@@ -235,7 +254,8 @@ def _join(rs: RecordSet) -> tuple[Evidence, ...]:
                     work=work,
                     time=time,
                     profile=profiles.get(time.cases[0]) if time is not None and time.sources == ("measure",) else None,
-                    apart=None if time is None else observed[time][1],
+                    estimate=None if partner is None or work is not time else estimates[partner],
+                    apart=apart,
                 )
             )
     return tuple(evidence)
@@ -254,7 +274,7 @@ def _partner(
         differs = mismatch(records, estimates[partner], partner.mode)
         if differs is not None:
             apart = f"the estimate of {partner.label()} is of another step and does not stand beside it: {differs}"
-    return (None if apart or _has_work(records) else partner), apart
+    return (None if apart else partner), apart
 
 
 def _has_work(records: RecordSet) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from rooflens.records import Case, Device, Phase, Work
 from rooflens.results.answers import ANSWERS, SAMPLED
@@ -23,7 +24,10 @@ def efficiency(total: Total | None, seconds: float | None) -> float | None:
 
 
 def mfu(total: Total | None, seconds: float | None) -> float | None:
-    """Return model FLOP utilisation: the time that the matrix work takes at peak rate, over the measured time."""
+    """Return model FLOP utilisation: the time that the model's matrix work takes at peak rate, over the measured time.
+
+    Return None of what kernels executed: padding, other algorithms and repeated work are in it.
+    """
     return None if total is None else _utilisation([total.work], total.device, seconds)
 
 
@@ -47,7 +51,8 @@ def activations(evidence: Evidence) -> float | None:
 
 
 def _utilisation(works: Iterable[Work | None], device: Device | None, seconds: float | None) -> float | None:
-    amounts = (item for work in works if work is not None for item in work.flops.items())
+    formulas = (work for work in works if work is not None and work.origin != "executed")
+    amounts = (item for work in formulas for item in work.flops.items())
     matrix = [(resource, flops) for resource, flops in amounts if resource.startswith("matmul.")]
     if device is None or not seconds or not matrix:
         return None
@@ -62,10 +67,12 @@ def _seconds(evidence: Evidence, phase: Phase | None, time: Time | None) -> floa
     return None if measured is None else measured.seconds
 
 
-def _observed(read: Callable[[Total | None, float | None], float | None]) -> Callable[..., float | None]:
+def _observed(
+    read: Callable[[Total | None, float | None], float | None], of: Callable[..., Total | None] = Evidence.total
+) -> Callable[..., float | None]:
     """Return a reader of what a measured time tells of a total."""
     return lambda evidence, phase, time: (
-        None if time == "bound" else read(evidence.total(phase), _seconds(evidence, phase, time))
+        None if time == "bound" else read(of(evidence, phase), _seconds(evidence, phase, time))
     )
 
 
@@ -155,14 +162,19 @@ PERFORMANCE = Quantity(
     "performance", "performance", "FLOP/s", unit="FLOP/s", better="more", number=_performance, timed=True
 )
 EFFICIENCY = Quantity("efficiency", "efficiency", better="more", number=_observed(efficiency), timed=True, grows=True)
-MFU = Quantity("mfu", "MFU", better="more", number=_observed(mfu), timed=True, grows=True)
+_OF_MODEL: Mapping[str, Any] = {"better": "more", "timed": True, "grows": True, "of_model": True}
+MFU = Quantity(
+    "mfu", "MFU", better="more", number=_observed(mfu, Evidence.model_total), timed=True, grows=True, of_model=True
+)
 ATTAINABLE_MFU = Quantity(
     "attainable_mfu",
     "MFU at this code's bound",
     better="more",
     total=lambda t: None if t.missing else mfu(t, t.seconds),
 )
-HFU = Quantity("hfu", "HFU", better="more", number=_observed(hfu), timed=True, grows=True)
+HFU = Quantity(
+    "hfu", "HFU", better="more", number=_observed(hfu, Evidence.model_total), timed=True, grows=True, of_model=True
+)
 MEMORY = Quantity("memory", "peak memory", "peak", unit="B", better="less", number=_peak)
 KV_CACHE = Quantity("kv_cache", "cache bytes", "cache", unit="B", better="less", number=_cache)
 PARAMETERS = Quantity("parameters", "parameters", number=lambda evidence, *_: evidence.parameters)

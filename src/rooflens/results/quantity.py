@@ -41,6 +41,7 @@ class Quantity:
         number: else how it is read from evidence, of a phase or the whole step, by a time.
         timed: it is a time, or something over a time, and as uncertain as that time.
         of_bound: a bound tells the least or the most of it; else it is of the measured time, or of the expected one.
+        of_model: it is of the work by formulas, never of what kernels executed.
         grows: it counts FLOP, so that it is a lower bound where those of some operation are unknown.
     """
 
@@ -55,6 +56,7 @@ class Quantity:
     timed: bool = False
     of_bound: bool = True
     grows: bool = False
+    of_model: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "header", self.header or self.title)
@@ -72,7 +74,7 @@ class Quantity:
             time: the time that counts; default: the measured one where there is one, else the bound or, of what a bound
                 does not tell, the expected one.
         """
-        total = evidence.total(phase)
+        total = evidence.model_total(phase) if self.of_model else evidence.total(phase)
         if not self.of_bound and time == "bound":
             return Reading(value=None)
         if not self.of_bound and time is None and evidence.measured(phase) is None:
