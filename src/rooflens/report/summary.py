@@ -324,7 +324,8 @@ def _notes_on_times(timed: Sequence[_Row]) -> Iterator[str]:
 def _notes_on_executed(steps: Sequence[_Row]) -> Iterator[str]:
     """Yield what tells the efficiency of what kernels executed from that of the model, as tables of modules have it."""
     for row in steps:
-        reached = row.measured and efficiency(row.evidence.model_total(), row.measured.seconds)
+        seconds = None if row.measured is None else row.measured.seconds
+        reached = efficiency(row.evidence.model_total(), seconds)
         if reached is not None:
             whose = f"{row.case.label()}: " if len(steps) > 1 else ""
             yield (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -32,7 +32,7 @@ from rooflens.records import (
     write_records,
 )
 from rooflens.results import frames
-from rooflens.results.several_runs import SeveralRuns
+from rooflens.results.several_runs import SeveralRuns, alike
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
 
@@ -198,7 +198,7 @@ class RecordSet(Displayed):
         """True if two sets hold the same estimate of a case; where one has all layers, so has the other to compare."""
         if (case in self._whole) != (case in other._whole):
             ours, its = [*self._all_of(case, ours)], [*other._all_of(case, its)]
-        return _alike(ours, its)
+        return alike(ours, its)
 
     def with_records(self, records: Iterable[Record]) -> RecordSet:
         """Return the same set with other records."""
@@ -396,8 +396,3 @@ class RecordSet(Displayed):
                 f" {len(sources)} sources ({', '.join(sources)}); narrow it with where(...)"
             )
         return cases[0]
-
-
-def _alike(one: Iterable[Record], other: Iterable[Record]) -> bool:
-    """True if records tell the same; notes may tell of the files that they come from."""
-    return one == other or [replace(r, notes=()) for r in one] == [replace(r, notes=()) for r in other]

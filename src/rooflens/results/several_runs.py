@@ -33,7 +33,7 @@ class SeveralRuns:
         """Return the case of a run; None where the same run was seen already."""
         plain = case.without({RUN})
         seen = self._seen.setdefault((plain, source), [])
-        if any(len(run) == len(own) and _of(plain, run) == _of(plain, own) for _, run in seen):
+        if any(len(run) == len(own) and alike(_of(plain, run), _of(plain, own)) for _, run in seen):
             return None
         taken = {its for its, run in seen if _in_pieces(run)} if _in_pieces(own) else set[Case]()
         names = (case, *(_numbered(plain, n) for n in range(2, len(seen) + 2)))
@@ -51,5 +51,9 @@ def _numbered(case: Case, n: int) -> Case:
 
 
 def _of(case: Case, run: Sequence[Record]) -> list[Record]:
-    """What a run tells, whichever run it is; notes may tell of the file that it comes from."""
-    return [replace(record, case=case, notes=()) for record in run]
+    return [record if record.case == case else replace(record, case=case) for record in run]
+
+
+def alike(one: Sequence[Record], other: Sequence[Record]) -> bool:
+    """Return True if records tell the same; notes may tell of the files that they come from."""
+    return one == other or [replace(r, notes=()) for r in one] == [replace(r, notes=()) for r in other]
