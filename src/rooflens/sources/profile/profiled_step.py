@@ -202,8 +202,12 @@ def _followed(module: torch.nn.Module | None) -> Iterator[ModuleRanges | None]:
 
 
 def _mark(start: bool) -> None:
-    """Tell ncu to start or to stop: what is launched between is counted."""
+    """Tell ncu to start or to stop: what is launched between is counted.
+
+    Kernels before a start have ended by then, so that the first one counted does not see them write.
+    """
     if start:
+        torch.cuda.synchronize()
         torch.cuda.profiler.start()
     else:
         torch.cuda.profiler.stop()
