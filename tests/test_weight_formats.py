@@ -48,7 +48,7 @@ def product_of(**options: Any) -> tuple[rl.RecordSet, Record]:
 
 
 def test_the_option_and_the_table_of_formats_know_the_same_names() -> None:
-    assert set(WEIGHTS) == WEIGHT_FORMATS.keys()
+    assert set(WEIGHTS) == {"none", *WEIGHT_FORMATS}
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_device_without_fp8_has_no_rate_for_it() -> None:
 
 
 def test_the_formula_is_told_and_the_call_is_kept() -> None:
-    for weights in WEIGHTS:
+    for weights in WEIGHT_FORMATS:
         _, product = product_of(weights=weights)
         assert product.call is not None
         assert product.work is not None
@@ -268,7 +268,7 @@ def test_the_formula_is_told_and_the_call_is_kept() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": "int2"}, "known: int8, int4, fp8, nf4, mxfp4"),
+        ({"weights": "int2"}, "known: none, int8, int4, fp8, nf4, mxfp4"),
         ({"weights": "int8", "mode": "train"}, "mode 'train' changes them"),
         ({"weights_group_size": 64}, "weights is None"),
         ({"weights": "fp8", "weights_group_size": 64}, "weights is fp8"),

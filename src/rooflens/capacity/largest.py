@@ -17,7 +17,7 @@ from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Memory, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
 from rooflens.results.fits import CAP
-from rooflens.running.estimating import estimable, in_worker
+from rooflens.running.estimating import as_stored, estimable, in_worker
 from rooflens.running.graphs import GraphWorkload
 from rooflens.running.tracing import tracer
 from rooflens.runs.run import Place, Request, Run, is_own_file
@@ -90,7 +90,7 @@ def searched(
         ModelError: a function of the user's gives another model from call to call.
         RooflensError: as :func:`rooflens.running.estimating.estimable`.
     """
-    step = estimable(asked)
+    step = as_stored(estimable(asked), [target.one for target in targets])
     if place is not None:
         step = in_worker(step, place)
     if isinstance(step, GraphWorkload) and not step.has_open_batch:

@@ -72,7 +72,7 @@ def changes_of(request: Request, evidence: Evidence, device: Device) -> tuple[Ch
     found = [*_precisions(request, evidence, device), *_larger(request)]
     if not is_graph(request.model):
         found += [*_layouts(request, evidence), *_launches(request, evidence), *_training(request)]
-        found += [*_weights(request, device), *_caches(request, evidence)]
+        found += [*_weights(request, evidence, device), *_caches(request, evidence)]
     return tuple(found)
 
 
@@ -158,9 +158,9 @@ def _training(request: Request) -> Iterator[Change]:
         yield Change(name="fused optimizer", asked="--fused", part="optimizer", options={"fused": True}, costs=costs)
 
 
-def _weights(request: Request, device: Device) -> Iterator[Change]:
-    decodes = request.mode in GENERATING[1:]
-    if decodes and request.options.weights is None and request.dtype in _HALF:
+def _weights(request: Request, evidence: Evidence, device: Device) -> Iterator[Change]:
+    decodes, stored = request.mode in GENERATING[1:], dict(evidence.case.options).get("weights")
+    if decodes and stored is None and request.dtype in _HALF:
         for name, costs in _STORED.items():
             if name != "fp8" or device.ceiling("matmul.fp8"):  # the product of such weights runs in fp8
                 yield Change(

@@ -10,6 +10,7 @@ import torch
 
 if TYPE_CHECKING:
     from rooflens.models.step import Loss
+    from rooflens.models.stored_weights import StoredWeights
     from rooflens.runs.options import Options
     from rooflens.runs.run import Place
 
@@ -68,6 +69,7 @@ class Blueprint:
         least_tokens: the fewest that it takes, more than one where images are among them.
         positions: the most tokens of a sequence, by its configuration; None where that is not known.
         example_of_step: of a language model: from mode and options of another step to its inputs for a batch.
+        stored: how its configuration says that weights are stored; None where it says nothing of that.
         module: the module, if it was handed in: it is never moved, and copied before it runs.
     """
 
@@ -83,4 +85,5 @@ class Blueprint:
     least_tokens: int = 1
     positions: int | None = None
     example_of_step: Callable[[str, Options], Callable[[int | None], Example]] | None = None
+    stored: StoredWeights | None = None
     module: torch.nn.Module | None = None

@@ -42,6 +42,7 @@ from rooflens.models.known_values import KnownValues
 from rooflens.models.process import neutral
 from rooflens.models.quiet import no_hints_of_kernels
 from rooflens.models.running import running
+from rooflens.models.stored_weights import KEY, stored_weights
 from rooflens.runs.options import ANSWERING, GENERATING, Options
 
 CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
@@ -84,8 +85,10 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
     except ImportError as error:
         raise MissingDependency("building a transformers model", "transformers", "llm") from error
     name, config = configuration(name)
-    kind, purpose = head(config)
     text = text_of(config)
+    published = [vars(one).pop(KEY, None) for one in (config, text)]  # before anything is built of it
+    stored = next((one for one in published if one is not None), None)
+    kind, purpose = head(config)
     if type(config) is not kind.config_class and type(text) is kind.config_class:
         config = text  # the language model alone, of a configuration with more
     built = Built(name, config, kind, purpose, mode, options)
@@ -105,6 +108,7 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
         least_tokens=1 + sum(built.marked.values()) if built.reads_tokens else 1,
         positions=positions_of(config),
         example_of_step=built.example_of_step if built.reads_tokens else None,
+        stored=stored_weights(stored, getattr(text, "num_hidden_layers", 0)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -55,6 +55,15 @@ class Workload:
     def positions(self) -> int | None:
         """The most tokens of a sequence, by the model's configuration; None where that is not known."""
         return self.blueprint.positions
+
+    def as_stored(self, rates: Iterable[bool] = ()) -> Workload:
+        """Return the same with weights as the model's configuration stores them, where no option says how.
+
+        Args:
+            rates: for each device that is asked for, whether it has a rate for products on fp8.
+        """
+        stored, known = self.blueprint.stored, tuple(rates)
+        return self if stored is None else replace(self, runs=tuple(stored.of_run(run, known) for run in self.runs))
 
     def step(self, run: Run, device: str) -> Step:
         """Return the step of a run with values: its module and its inputs are made on `device`.
@@ -136,6 +145,8 @@ class Workload:
             channels_last=run.options.channels_last,
             notes=notes,
         )
+        of_weights = "" if self.blueprint.stored is None else self.blueprint.stored.note(run.options)
+        step = replace(step, notes=(*step.notes, of_weights)) if of_weights else step
         kept = replace(step, optimizer_dtype=run.options.optimizer_dtype, master_weights=run.options.master_weights)
         step = _accumulating(kept, run)
         if run.mode == "decode" and run.options.cuda_graph and run.options.kv_cache == "dynamic":

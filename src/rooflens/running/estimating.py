@@ -70,6 +70,16 @@ def estimable(asked: Request) -> Estimable:
     return workload(asked)
 
 
+def as_stored(asked: Estimable, devices: Iterable[Device]) -> Estimable:
+    """Return what is to be estimated with weights as the model's configuration stores them, where no option says how.
+
+    Where a device has no rate for products on fp8, weights that are stored in it are counted in the dtype.
+    """
+    if isinstance(asked, GraphWorkload):
+        return asked
+    return asked.as_stored(device.ceiling("matmul.fp8") is not None for device in devices)
+
+
 def _counted(asked: Request) -> Options:
     """Return the options that an estimate of a request counts by."""
     options = asked.options.of_source("estimate")
@@ -171,7 +181,8 @@ def estimated_requests(
     """
     words = [request.check_words for request in requests]
     if not read_by_worker(requests[0]):
-        *_, known, (asked, errors) = checked(*words, devices, partial(_possible, requests))
+        *_, known, (possible, errors) = checked(*words, devices, partial(_possible, requests))
+        asked = [as_stored(one, known) for one in possible]
         failed = {f: error for run, error in errors for f in not_estimated(run, known, error)}
         return estimated(asked, known, progress, failed)
     *_, known = checked(*words, devices)

@@ -108,7 +108,7 @@ def _refuse(asked: Request) -> None:
         ("inputs", asked.inputs is not None, "its inputs are in the file"),
         ("name", asked.name is not None, "it has its own"),
         ("loss", asked.loss is not None, "it is not trained"),
-        ("weights", asked.options.weights is not None, "it has its own, and is counted as it is"),
+        ("weights", asked.options.quantises, "it has its own, and is counted as it is"),
         ("channels_last", asked.options.channels_last, "its layout is in the file"),
     ):
         if given:

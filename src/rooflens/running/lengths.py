@@ -70,7 +70,7 @@ class Lengths:
         """Trace a run, or take its trace from a line."""
         kind, length = _without_length(run), run.options.seq_len
         lengths = sorted(set(self._lengths.get(kind, ())))
-        if not summing or length not in lengths or len(lengths) < FEWEST or run.options.weights is not None:
+        if not summing or length not in lengths or len(lengths) < FEWEST or run.options.quantises:
             return self._tracer(run, summing=summing)
         if kind not in self._lines:
             self._lines[kind] = {}

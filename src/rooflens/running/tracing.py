@@ -34,12 +34,11 @@ def tracer(asked: Estimable) -> Tracer:
     step_of = asked.untouched_steps()
 
     def traced(run: Run, *, summing: bool = False) -> Trace:
-        weights = run.options.weights  # of a layer that is not listed nobody knows what reads them
-        done = trace(step_of(run), summing=summing and weights is None)
         options = run.options
-        return (
-            done if weights is None else with_weights(done, weights, options.weights_group_size, options.weights_except)
-        )
+        done = trace(step_of(run), summing=summing and not options.quantises)  # what reads a weight has to be listed
+        if options.weights is None or not options.quantises:
+            return done
+        return with_weights(done, options.weights, options.weights_group_size, options.weights_except)
 
     return traced
 
@@ -68,7 +67,7 @@ class TracedRun:
     def of_each_layer(self, device: Device | None) -> list[Record]:
         """Return the records in which each layer is told for itself; it is traced again only where need be."""
         trace, operations = self._traced
-        each = None if self._run.options.weights is not None else source.of_each_layer(trace, operations)
+        each = None if self._run.options.quantises else source.of_each_layer(trace, operations)
         if each is None:
             return TracedRun(self._run, self._tracer, notes=self._notes)(device)
         case = self._run.case(device.name if device else None)

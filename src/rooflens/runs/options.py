@@ -28,7 +28,7 @@ WITHOUT_GRADIENTS = ("inference", *GENERATING)
 _CACHE = "the cache of a language model, which mode {mode!r} does not go on with"
 _WEIGHTS = "weights that stay as they are, and mode {mode!r} changes them"
 _TRAINING: Mapping[str, Any] = {"modes": TRAINING, "about": "a training step, which mode {mode!r} is not"}
-WEIGHTS = ("int8", "int4", "fp8", "nf4", "mxfp4")
+WEIGHTS = ("none", "int8", "int4", "fp8", "nf4", "mxfp4")
 OF_GROUPS = ("int8", "int4", "nf4")
 """Formats of weights whose groups have a size to choose."""
 CACHES = ("dynamic", "static")
@@ -136,9 +136,10 @@ class Options:
     )
     weights: str | None = option(
         None,
-        "Format of stored weights; default: that of the model.",
+        "Format of stored weights; default: that of the model's configuration. none: that of the dtype.",
         kind=str,
         choices=WEIGHTS,
+        nothing=("none",),
         modes=WITHOUT_GRADIENTS,
         concerns="weights",
         about=_WEIGHTS,
@@ -215,7 +216,7 @@ class Options:
                 f"weights_group_size={self.weights_group_size} says how many weights share a scale in"
                 f" {', '.join(OF_GROUPS)}, and weights is {self.weights}"
             )
-        if self.weights_except is not None and self.weights is None:
+        if self.weights_except is not None and not self.quantises:
             raise InvalidValue(
                 f"weights_except={self.weights_except!r} names modules whose weights keep their type, and no weights"
                 " are given another one; give weights too"
@@ -237,6 +238,11 @@ class Options:
                 f"fused=True is a kernel of torch's, which updates parameters with state of their own type; leave out"
                 f" fused or {asked[0]}"
             )
+
+    @property
+    def quantises(self) -> bool:
+        """True if weights have another format than that of the dtype."""
+        return self.weights not in (None, "none")
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Options:
@@ -264,6 +270,8 @@ class Options:
                 named[name] = ", ".join(f"{of}={size}" for of, size in value) if line.kind is dict else value
         if self.optimizer == "none":
             named.pop("fused", None)
+        if not self.quantises:
+            named.pop("weights", None)
         return tuple(sorted(named.items()))
 
     def check_mode(self, mode: str) -> None:

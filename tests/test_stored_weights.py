@@ -1,0 +1,168 @@
+"""Models that are published with quantised weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rooflens as rl
+from rooflens.models.load import find
+from rooflens.models.stored_weights import stored_weights
+from rooflens.records import Record
+
+LINEAR = {"targets": ["Linear"], "input_activations": None}
+GROUPS = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}
+CHANNEL = {"num_bits": 8, "type": "int", "strategy": "channel"}
+FP8 = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+TINY = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+TINY |= {"intermediate_size": 256, "vocab_size": 120, "max_position_embeddings": 4096, "tie_word_embeddings": False}
+LAYER = 2 * 128 * 128 + 2 * 64 * 128 + 3 * 256 * 128
+HEAD = 120 * 128
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64}
+
+
+@pytest.fixture
+def decoded(tmp_path: Path) -> Callable[..., rl.RecordSet]:
+    """Estimates a step of decode of a small model with a ``quantization_config``."""
+
+    def step(stored: object, family: str = "llama", mode: str = "decode", **options: Any) -> rl.RecordSet:
+        sizes = {name: options.pop(name) for name in tuple(options) if name.startswith("num_")}
+        config = {"model_type": family, **TINY, **sizes, "quantization_config": stored}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        options = {"dtype": "bf16"} | options
+        return rl.estimate(f"hf:{tmp_path}/config.json", seq_len=20, mode=mode, **options)
+
+    return step
+
+
+def _model(found: rl.RecordSet) -> Record:
+    return next(record for record in found.records if record.scope == "model")
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        (GPTQ, {"weights": "int4", "weights_group_size": 64, "weights_except": "lm_head"}),
+        (GPTQ | {"group_size": 128, "lm_head": True}, {"weights": "int4"}),
+        (GPTQ | {"bits": 8, "group_size": -1}, {"weights": "int8", "weights_except": "lm_head"}),
+        (GPTQ | {"bits": 3}, {}),
+        (GPTQ | {"group_size": -1}, {}),  # no scale for an output channel beside codes of 4 bits
+        (GPTQ | {"dynamic": {"-:.*down.*": {}}}, {}),  # other bits in some layers
+        (
+            {"quant_method": "awq", "w_bit": 4, "q_group_size": 128, "modules_to_not_convert": ["gate"]},
+            {"weights": "int4", "weights_except": "gate,lm_head"},
+        ),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, {"weights": "nf4", "weights_except": "lm_head"}),
+        (
+            {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": ["score"]},
+            {"weights": "int8", "weights_except": "score"},
+        ),
+        (
+            # Every layer has a gate that stays, one of both has more.
+            {"quant_method": "fp8", "modules_to_not_convert": ["m.0.gate", "m.1.gate", "m.1.mlp", "lm_head"]},
+            {"weights": "fp8", "weights_except": "m.*.gate,m.1.mlp,lm_head"},
+        ),
+        ({"quant_method": "fbgemm_fp8"}, {"weights": "fp8", "weights_except": "lm_head"}),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": LINEAR | {"weights": GROUPS}},
+                "ignore": ["lm_head", r"re:.*\.mlp\.gate$"],
+            },
+            {"weights": "int4", "weights_group_size": 32, "weights_except": "lm_head,*.mlp.gate"},
+        ),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {"a": LINEAR | {"weights": CHANNEL}}},
+            {"weights": "int8"},
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": LINEAR | {"weights": FP8, "input_activations": FP8}},
+            },
+            {"weights": "fp8"},
+        ),
+        (  # products on int8
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": LINEAR | {"weights": CHANNEL, "input_activations": CHANNEL}},
+            },
+            {},
+        ),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": ["a,b"]}, {}),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": ["re:(a|b)"]}, {}),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": "lm_head"}, {}),
+        ({"quant_method": ["a\x1b[2J"]}, {}),
+        ("int4", {}),
+    ],
+)
+def test_what_a_configuration_says_is_what_a_user_would_type(given: object, options: dict[str, Any]) -> None:
+    stored = stored_weights(given, 2)
+    assert stored is not None
+    assert stored.options == options
+    assert stored.method.isprintable()
+
+
+def test_an_estimate_follows_the_configuration(decoded: Callable[..., rl.RecordSet]) -> None:
+    found = decoded(GPTQ)
+    assert dict(found.cases[0].options) == {
+        "seq_len": 20,
+        "weights": "int4",
+        "weights_group_size": 64,
+        "weights_except": "lm_head",
+    }
+    notes = _model(found).notes
+    assert any(f"of {2 * LAYER + 2 * HEAD + 640:,} parameters {2 * LAYER:,}, which" in note for note in notes)
+    assert any("weights in gptq (quantization_config), and so they are counted" in note for note in notes)
+    as_typed = decoded(None, weights="int4", weights_group_size=64, weights_except="lm_head")
+    assert found.total().work == as_typed.total().work
+    assert found.memory == as_typed.memory
+
+
+@pytest.mark.parametrize(
+    ("stored", "options", "weights", "note"),
+    [
+        (GPTQ, {"weights": "int8"}, "int8", ""),  # whoever names a format has it
+        (GPTQ, {"weights": "none"}, None, ""),
+        (GPTQ, {"mode": "train"}, None, "an estimate with weights='int4', weights_group_size=64, weights_except='lm"),
+        (GPTQ, {"dtype": "amp-bf16"}, None, "and here they are in the dtype"),
+        ({"quant_method": "fp8"}, {"device": "a100-sxm4-40gb"}, None, "where a device has a rate for products on fp8"),
+        ({"quant_method": "quip"}, {}, None, "in quip (quantization_config), in a form that rooflens does not know"),
+    ],
+)
+def test_where_it_is_not_followed_a_note_says_so(
+    decoded: Callable[..., rl.RecordSet], stored: object, options: dict[str, Any], weights: str | None, note: str
+) -> None:
+    found = decoded(stored, **options)
+    assert dict(found.cases[0].options).get("weights") == weights
+    told = [one for one in _model(found).notes if "quantization_config" in one]
+    assert len(told) == bool(note)
+    assert all(note in one for one in told)
+
+
+def test_experts_without_linear_layers_are_stored_so_too(decoded: Callable[..., rl.RecordSet]) -> None:
+    stored = find("gpt-oss-20b", mode="decode").stored
+    assert stored is not None
+    kept = "model.layers.*.self_attn,model.layers.*.mlp.router,model.embed_tokens,lm_head"
+    assert stored.options == {"weights": "mxfp4", "weights_except": kept}
+
+    published = {"quant_method": "mxfp4", "modules_to_not_convert": kept.split(",")}
+    found = decoded(published, "gpt_oss", num_local_experts=4, num_experts_per_tok=2)
+    experts = 2 * 4 * (128 * 512 + 256 * 128)
+    assert any(f"parameters {experts:,}, which products alone read" in note for note in _model(found).notes)
+    first = next(record for record in found.records if record.path.endswith("mlp.experts") and record.kind == "matmul")
+    assert first.traffic is not None
+    # One token meets two experts, each with 128 x 512 weights in 4 bits, and a byte for each 32.
+    assert first.traffic.weights == 2 * (128 * 512 // 2 + 128 * 512 // 32)
+
+
+def test_a_search_for_the_longest_context_follows_it_too(tmp_path: Path) -> None:
+    config = {"model_type": "llama", **TINY, "max_position_embeddings": 8, "quantization_config": GPTQ}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    fits = rl.longest_context(f"hf:{tmp_path}/config.json", device="t4", dtype="fp16")
+    assert fits.context == 7
+    assert dict(fits.records.cases[0].options)["weights"] == "int4"
