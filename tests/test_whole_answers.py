@@ -14,12 +14,13 @@ import torch
 from click.testing import CliRunner
 
 import rooflens as rl
+from rooflens.api import counting
 from rooflens.cli.main import cli
 from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.models import Example, Executable, Step, eager, make_step, sum_of_outputs, workload
 from rooflens.models.kv_caches import is_fixed
-from rooflens.records import CachePart, KvCache, Phase, Trace
+from rooflens.records import CachePart, Case, KvCache, Phase, Record, Trace
 from rooflens.report.case_json import promised_json
 from rooflens.running import whole_answers
 from rooflens.running.estimating import estimable
@@ -495,6 +496,17 @@ def test_counted_of_a_whole_answer_are_its_prefill_and_its_middle_step() -> None
         ("decode", static | {"seq_len": 11}),
     ]
     assert of(mode="decode", seq_len=4) == [("decode", {"seq_len": 4})]
+    asked = [Request.of({"model": "hf:llama", "mode": "inference", "prompt_len": 9, "output_len": 6})]
+    counted = [
+        Record(
+            case=Case(model="hf:llama", dtype="bf16", mode=one.mode, options=one.options.in_case(one.mode)),
+            source="counters",
+            scope="model",
+        )
+        for one in (*asked[0].counted_steps(),)
+    ]
+    notes = [record.notes for record in counting._told(counted, asked)]
+    assert notes == [(), ("the middle one of 5 steps of an answer: 5 times its counts, and those of prefill, are all",)]
 
 
 def test_what_cannot_be_run_of_a_whole_answer_says_why() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from rooflens.api.arguments import given_to, named_options
 from rooflens.errors import InvalidValue, check_torch, checked
 from rooflens.machine import machine_of, this_machine
 from rooflens.progress import Progress
-from rooflens.records import Device
+from rooflens.records import Device, Record
 from rooflens.regions import COUNTERS, EVERY
 from rooflens.results import RecordSet
 from rooflens.running.beside import Beside, disturbs
@@ -77,7 +78,8 @@ def counters(
         ModelError: every batch failed.
         InvalidValue: an argument cannot be used.
     """
-    requests = [step for request in Request.each_of(given_to(counters, locals())) for step in request.counted_steps()]
+    asked = Request.each_of(given_to(counters, locals()))
+    requests = [step for request in asked for step in request.counted_steps()]
     if not isinstance(model, str):
         raise InvalidValue(
             "ncu runs a model in a process of its own; name it: resnet18, hf:gpt2, path/file.py:function"
@@ -100,11 +102,25 @@ def counters(
         counts = counts_of.counted(runs, machine, progress)
         beside = RecordSet(()) if estimated is None else estimated.result()
     return RecordSet(
-        (*beside.records, *counts.records),
+        (*beside.records, *_told(counts.records, asked)),
         devices=counts.devices,
         failures=(*beside.failures, *counts.failures),
         environment=counts.environment,
     )
+
+
+def _told(counts: Iterable[Record], asked: Iterable[Request]) -> Iterator[Record]:
+    """Say of a step that was counted of a whole answer for how many it stands."""
+    notes = {}
+    for request in asked:
+        steps = (request.options.output_len or 1) - 1
+        told = f"the middle one of {steps} steps of an answer: {steps} times its counts, and those of prefill, are all"
+        for step in request.counted_steps():
+            if step.mode != request.mode and step.mode == "decode":
+                notes[step.options.in_case(step.mode)] = told
+    for record in counts:
+        note = notes.get(record.case.options) if record.scope == "model" and record.case.mode == "decode" else None
+        yield record if note is None else replace(record, notes=(*record.notes, note))
 
 
 @named_options()

@@ -41,7 +41,9 @@ def explain_records(
         UnknownName: no such module.
         InvalidValue: the records keep no calls, or none is of that phase.
     """
-    with_calls = [record for record in records if record.call is not None]
+    # What was counted of the same operations follows no formula.
+    formulas = records.where(source="estimate") if "estimate" in records.sources else records
+    with_calls = [record for record in formulas if record.call is not None]
     if not with_calls and records.sources == ("estimate",) and not any(record.scope == "op" for record in records):
         raise InvalidValue("there is nothing to explain: the model only gives views of its inputs, at no cost")
     if not with_calls:
@@ -59,7 +61,7 @@ def explain_records(
         Chapter(
             title=case.label(),
             operations=tuple(one for group in groups.values() for one in _explained(group, records, devices)),
-            sums=tuple(sums(_under(records, case, devices), path, phase)) if len(groups) > FEW else (),
+            sums=tuple(sums(_under(formulas, case, devices), path, phase)) if len(groups) > FEW else (),
             expected=tuple(_expected(records, case, phase, path)),
             kv_cache=None if path else next((r.kv_cache for r in records.records if _has_cache(r, case)), None),
             utilisations=() if path or case.mode != "train" else tuple(_utilisations(records, case, phase)),
