@@ -38,6 +38,8 @@ TYPES = ROOT / "docs" / "model-types.csv"
 RESULTS = ROOT / "benchmarks" / "results" / "hf_models.json"
 LIMIT = 150
 """Seconds of the processor that a family may take."""
+ENOUGH = LIMIT // 2
+"""The same, after which no further mode of it is begun."""
 PATIENCE = 3600.0
 """Seconds for which a family is waited for, whatever else this machine has to do."""
 LAYERS = 2
@@ -163,6 +165,9 @@ def _counted(name: str) -> dict[str, Any]:
     modes.append("train")
     row: dict[str, Any] = {"class": kind.__name__, "modes": [], "uncounted": [], "asked": modes}
     for mode in modes:
+        if time.process_time() > ENOUGH:  # what was counted is not lost to the limit
+            row["why"] = f"{row['why'] + '; ' if 'why' in row else ''}{mode}: others took more than {ENOUGH} s"
+            continue
         try:
             step = rl.estimate(name, mode=mode)
         except rl.RooflensError as error:

@@ -208,9 +208,12 @@ def test_experts_are_read_that_a_fair_router_is_expected_to_hit(tmp_path: Path, 
     records = decode(tmp_path, EXPERTS, batch=batch)
     rows = 2 * batch
     up, down = 64 * 2 * 32 * BF16, 32 * 64 * BF16  # weights of one expert: gate and up together, and down
-    values = rows * (64 + 2 * 32 + 32 + 64) * BF16 + 2 * 16 * 4  # in and out of both products, where groups end
+    values = (rows * (2 * 32 + 32 + 64) + batch * 64) * BF16 + 2 * 16 * 4  # in and out of both, where groups end
     assert needed(records, "_grouped_mm") == pytest.approx(values + hit * (up + down), abs=2)
     assert any("fair router" in note for record in records for note in record.notes)
+    # Tokens are put in the order of their experts and back; one kernel chooses and multiplies them (vLLM, SGLang).
+    assert needed(records, "index") == 0
+    assert needed(records, "embedding") == 2 * batch * 64 * BF16 + 8 * batch
 
 
 def test_copies_of_experts_for_each_token_are_not_needed(tmp_path: Path) -> None:
@@ -313,6 +316,27 @@ def test_an_indexer_chooses_the_tokens_that_are_read(tmp_path: Path, attention: 
     read = sum(work.bytes["dram"] * r.calls for r in inside if (work := r.needed) is not None)
     # Four tokens, one of which may be the new one, as it was appended.
     assert BATCH * 3 * token <= read - values <= BATCH * 5 * token
+
+
+@pytest.mark.parametrize("mode", ["prefill", "decode"])
+def test_sinks_beside_the_scores_hide_no_attention(tmp_path: Path, mode: str) -> None:
+    # gpt-oss joins a column to the scores, takes the maximum of each row off them, and cuts the column off again.
+    config = EXPERTS | {"model_type": "gpt_oss", "num_hidden_layers": 2, "num_key_value_heads": 2, "sliding_window": 8}
+    config |= {"layer_types": ["sliding_attention", "full_attention"], "num_local_experts": 16}
+    records = decode(tmp_path, config, mode=mode, seq_len=16)
+    # Keys that the queries see: in prefill 1 to 16, of which the window lets 8 through.
+    pairs, keys = (136 + 8 * 8 + 36, 2 * 16) if mode == "prefill" else (17 + 8, 17 + 8)
+    queries = 16 if mode == "prefill" else 1
+    assert flops(records, "bmm", path="self_attn")[1] == BATCH * pairs * 4 * 2 * 2 * 16
+    # Queries and results of 4 heads in both layers, keys and values of 2 heads.
+    assert needed(records, "bmm") == BATCH * 2 * 16 * BF16 * (2 * 4 * queries + 2 * keys)
+
+
+def test_alibi_in_the_scores_hides_no_attention(tmp_path: Path) -> None:
+    config = {"model_type": "bloom", "hidden_size": 64, "n_layer": 1, "n_head": 4, "vocab_size": WORDS}
+    records = decode(tmp_path, config, mode="prefill", seq_len=16)
+    moved = needed(records, "bmm") + needed(records, "baddbmm")
+    assert BATCH * 16 * 64 * 4 * BF16 <= moved < 1.1 * BATCH * 16 * 64 * 4 * BF16  # and what ALiBi adds to a key
 
 
 def test_experts_in_a_loop_are_those_that_random_tokens_hit(tmp_path: Path) -> None:

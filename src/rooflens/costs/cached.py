@@ -276,15 +276,26 @@ def serving_needs(
         need = flow.follow(index, operation, moved, mask)
         if one.floor is not None:  # a scan tells itself what it needs of its state
             continue
-        if need is None and family_of(operation.call.name) in _BESIDE:
-            need = _BESIDE_PRODUCTS
-        elif need is None and index in written_out:
+        need = _beside_products(operation) if need is None else need
+        if need is None and index in written_out:
             need = Need(bytes=moved, cause="attention matrix", formula=f"{_ON_CHIP}: {moved:,} B.")
         if mask is not None:
             need = _within(mask, operation, moved, need)
         if need is not None:
             flow.needs[index] = need
     return flow.needs
+
+
+def _beside_products(operation: Operation) -> Need | None:
+    """What an operation needs that products can take up, as those of experts read rows by their indices; else None."""
+    call, family = operation.call, family_of(operation.call.name)
+    if family in _BESIDE or (family == "gather" and not call.weight_reads):
+        return _BESIDE_PRODUCTS
+    if call.name in ("index", "index_select"):  # each row of a table once; of an embedding the result moves too
+        read = min(call.weight_reads, operation.writes[0].nbytes)
+        formula = f"What uses the rows of a parameter can read them by their indices: {read:,} B."
+        return Need(bytes=read, cause="element-wise passes", formula=formula)
+    return None
 
 
 def _within(mask: Masked, operation: Operation, moved: float, need: Need | None) -> Need:
@@ -318,10 +329,10 @@ def _values(operation: Operation) -> Iterator[Access]:
 
 
 def _repeats(operation: Operation) -> bool:
-    """True if elements are written more often than they are read."""
+    """True if elements are written twice or more often: not where a column is repeated beside others."""
     name = operation.call.name
     written = sum(access.elements for access in operation.writes)
-    same = family_of(name) == "copy" and sum(access.elements for access in _values(operation)) < written
+    same = family_of(name) == "copy" and 2 * sum(access.elements for access in _values(operation)) <= written
     return same and not name.endswith("_")
 
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs.registry import Need, cost
-from rooflens.records import Call, Operation, Tensor
+from rooflens.records import Access, Call, Operation, Tensor
 
 EXPERTS_HIT = (
     "experts: the bound reads those that a fair router is expected to hit, E (1 - (1 - k / E)^n) of E for n tokens with"
     " k each"
 )
+_ONCE = " Each token is read once, by its index."
 _GROUPED = {"_grouped_mm": "mat2", "_scaled_grouped_mm": "mat2", "grouped_mm_fallback": "weight"}
 """Products of rows with the matrices of their groups, and the argument that has the matrices."""
 
@@ -33,17 +34,27 @@ class _Routing:
         return experts * (1 - (1 - min(1.0, self.chosen / experts)) ** self.tokens)
 
 
-def expert_needs(operations: Sequence[Operation]) -> Iterator[tuple[int, Need]]:
-    """What products with experts need, by index, where the weights of fewer are expected to be read than are there."""
+def expert_needs(operations: Sequence[Operation], *, serving: bool = False) -> Iterator[tuple[int, Need]]:
+    """What products with experts need, by index, where the weights of fewer are expected to be read than are there.
+
+    Args:
+        serving: of prefill or decode, whose products read tokens by their indices, without a copy for each expert.
+    """
     routings: dict[int, _Routing] = {}
     copies: dict[int, Tensor] = {}
+    sent: dict[int, Access] = {}
     for index, operation in enumerate(operations):
         call = operation.call
         if call.name == "topk" and call.outputs[0].elements:
             chosen = call.outputs[0].shape[-1]
             routings[call.outputs[0].elements] = _Routing(call.outputs[0].elements // max(1, chosen), chosen)
         elif call.name in _GROUPED:
-            yield from _grouped(index, call, call.tensor(_GROUPED[call.name]), routings)
+            less = sum(r.nbytes - sent[r.block].nbytes for r in operation.reads if r.block in sent)
+            yield from _grouped(index, call, call.tensor(_GROUPED[call.name]), routings, less)
+        elif call.name in ("index", "index_select") and not call.weight_reads:
+            tokens, rows = operation.reads[0], operation.writes[0]
+            if serving and tokens.elements < rows.elements:
+                sent[rows.block] = tokens
         elif call.name in ("index", "index_select") and call.weight_reads and len(call.tensor("self").shape) == 3:
             copies[operation.writes[0].block] = call.tensor("self")
             formula = "The product that follows can read the experts that are hit: their weights need no copies."
@@ -52,8 +63,10 @@ def expert_needs(operations: Sequence[Operation]) -> Iterator[tuple[int, Need]]:
             yield from _copied(index, operation, copies, routings)
 
 
-def _grouped(index: int, call: Call, matrices: Tensor, routings: dict[int, _Routing]) -> Iterator[tuple[int, Need]]:
-    """A grouped product reads the matrices of groups with rows."""
+def _grouped(
+    index: int, call: Call, matrices: Tensor, routings: dict[int, _Routing], less: int
+) -> Iterator[tuple[int, Need]]:
+    """A grouped product reads the matrices of groups with rows, and `less` than copies of tokens for each expert."""
     rows = call.tensor("self" if call.get("self") else "input")
     routing = routings.get(rows.elements // max(1, rows.shape[-1]))
     if routing is None or len(rows.shape) != 2 or len(matrices.shape) != 3:
@@ -61,12 +74,13 @@ def _grouped(index: int, call: Call, matrices: Tensor, routings: dict[int, _Rout
     experts = matrices.shape[0]
     read = min(experts, rows.shape[0]) if call.name != "grouped_mm_fallback" else experts
     hit, one = routing.hit(experts), matrices.nbytes / experts
-    moved = cost(call).work.bytes["dram"] - (read - hit) * one
+    moved = cost(call).work.bytes["dram"] - (read - hit) * one - less
     flops = None
     if call.get("weights_group_size"):  # weights that are dequantised one by one
         flops = dict(cost(call).work.flops)
         flops["vector.fp32"] *= hit / read
-    yield index, Need(flops=flops, bytes=int(moved), cause="idle experts", formula=_told(routing, experts, hit, one))
+    told = f"{_told(routing, experts, hit, one)}{_ONCE if less else ''}"
+    yield index, Need(flops=flops, bytes=int(moved), cause="idle experts", formula=told)
 
 
 def _copied(

@@ -152,7 +152,7 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     for index, need in dequantising_needs(trace.operations, (*trace.parameter_blocks, *trace.buffer_blocks)).items():
         least = min(one.bytes for one in (need, needs.get(index)) if one is not None and one.bytes is not None)
         needs[index] = replace(need, bytes=least)
-    needs |= dict(expert_needs(trace.operations))
+    needs |= dict(expert_needs(trace.operations, serving=trace.serving))
     alike: dict[tuple[Operation, int | None, Need | None], list[tuple[Call, int]]] = {}
     places: list[int] = []
     for index, (operation, times) in enumerate(zip(trace.operations, trace.times or repeat(1), strict=False)):
