@@ -138,9 +138,13 @@ def chunk_scan(call: Call) -> Demand:
 
 @register("scan", "chunk_state_update")
 def chunk_state_update(call: Call) -> Demand:
-    """One token: the state meets (dt x) B and C, a multiply-add each per element, beside 1 exp per head."""
+    """One token: the state takes in (dt x) B, which is element-wise, and meets C, a multiply-add each per element.
+
+    Per head 1 exp.
+    """
     state = call.tensor("state")
-    return _demand(call, united((matrix(2 * state.elements, call.tensor("hidden_states")), _decays(state, 2))))
+    product, update = matrix(state.elements, call.tensor("hidden_states")), pointwise(state, vector=2 * state.elements)
+    return _demand(call, united((product, update, _decays(state, 2))))
 
 
 def _decays(state: Tensor, heads_at: int) -> Flops:

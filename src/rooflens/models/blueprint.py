@@ -68,6 +68,7 @@ class Blueprint:
             answer those of its first step, which in an encoder-decoder are those of the decoder.
         least_tokens: the fewest that it takes, more than one where images are among them.
         positions: the most tokens of a sequence, by its configuration; None where that is not known.
+        notes: what has to be said of its inputs.
         example_of_step: of a language model: from mode and options of another step to its inputs for a batch.
         stored: how its configuration says that weights are stored; None where it says nothing of that.
         module: the module, if it was handed in: it is never moved, and copied before it runs.
@@ -84,6 +85,7 @@ class Blueprint:
     tokens: int | None = None
     least_tokens: int = 1
     positions: int | None = None
+    notes: tuple[str, ...] = ()
     example_of_step: Callable[[str, Options], Callable[[int | None], Example]] | None = None
     stored: StoredWeights | None = None
     module: torch.nn.Module | None = None

@@ -107,6 +107,10 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
         tokens=built.tokens if built.reads_tokens else None,
         least_tokens=1 + sum(built.marked.values()) if built.reads_tokens else 1,
         positions=positions_of(config),
+        notes=tuple(
+            f"{count} tokens of each sequence stand for {'an image (--img-size)' if what == 'image' else 'sound'}"
+            for what, count in built.marked.items()
+        ),
         example_of_step=built.example_of_step if built.reads_tokens else None,
         stored=stored_weights(stored, getattr(text, "num_hidden_layers", 0)),
     )

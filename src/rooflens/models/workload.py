@@ -143,7 +143,7 @@ class Workload:
             optimizer=run.options.optimizer,
             fused=run.options.fused,
             channels_last=run.options.channels_last,
-            notes=notes,
+            notes=(*self.blueprint.notes, *notes),
         )
         of_weights = "" if self.blueprint.stored is None else self.blueprint.stored.note(run.options)
         step = replace(step, notes=(*step.notes, of_weights)) if of_weights else step
