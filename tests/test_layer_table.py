@@ -298,8 +298,9 @@ def test_a_picture_by_module_has_a_mark_for_each_module_at_a_depth() -> None:
     def marks(**asked: Any) -> set[str]:
         return {mark.hover[0].split(",")[0] for mark in rl.roofline(records, **asked).marks if not mark.whole}
 
-    assert marks(by="module", depth=1) == {"stem", "(root)"}
-    assert marks(by="module") == {"stem.0", "stem.1", "(root)"}
+    assert marks(by="module", depth=1) == {"stem", "blocks (itself)"}
+    assert marks(by="module") == {"stem.0", "stem.1", "blocks (itself)"}
+    assert marks(by="module-family") >= {"stem.0 convolution", "blocks elementwise"}
     assert marks(by="op") == {"stem.0/convolution", "stem.1/max_pool2d_with_indices", "mul"}
     with pytest.raises(InvalidValue, match="depth -1 is negative"):
         rl.roofline(records, by="module", depth=-1)

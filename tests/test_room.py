@@ -117,6 +117,9 @@ def test_several_devices_share_the_work_in_a_way_that_is_not_known() -> None:
         (None, 32 * GB, None),
         (False, 32 * GB, 12 * GB),
     ]
+    text = rl.table(estimated(at, Memory(peak=18 * GB, temporaries=18 * GB), pair), width=400)
+    assert "split perfectly over 2 devices, each holds at least 9.000 GB of its 16.00 GB" in text
+    assert "fits:" not in text
 
 
 def test_a_step_that_the_driver_decides_about_is_at_the_borderline() -> None:

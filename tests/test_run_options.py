@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import re
 from dataclasses import fields
+from io import StringIO
 from typing import Any
 
 import pytest
 
 import rooflens as rl
 from rooflens.errors import InvalidValue, UnknownOption
-from rooflens.records import Case
+from rooflens.records import Case, Memory
 from rooflens.runs.options import COUNTING, OPTIONS, RUNNING, Options
 from rooflens.runs.run import Run
 from rooflens.study import OPTIONS as IN_STUDIES
@@ -125,6 +127,29 @@ def test_batches_are_runs_each_once() -> None:
     for wrong in (0, [], [1, None], "64", 2.5, [True]):
         with pytest.raises(InvalidValue, match="cannot be run; give whole numbers of at least 1"):
             run.with_batches(wrong)
+
+
+def test_records_are_chosen_by_options_of_their_case_and_have_their_sizes_in_columns() -> None:
+    cases = [
+        Case(model="net", batch=batch, mode="decode", options=options)
+        for batch in (1, 2)
+        for options in ((("kv_cache", "static"), ("seq_len", 8)), (("seq_len", 16),), ())
+    ]
+    records = rl.RecordSet(
+        rl.Record(case=case, source="estimate", scope="model", memory=Memory(peak=100 * case.batch, parameters=7))
+        for case in cases
+        if case.batch is not None
+    )
+    assert [case.batch for case in records.where(seq_len=8).cases] == [1, 2]
+    assert records.where(seq_len=16, batch=2).cases == (cases[4],)
+    assert records.where(seq_len=None, batch=2).cases == (cases[5],)
+    assert records.where(kv_cache="static").cases == records.where(seq_len=8).cases
+    assert len(records.where(kv_cache="dynamic", compile=False).cases) == 4  # what is not named is the default
+    with pytest.raises(InvalidValue, match="unknown condition 'seqlen'; known: accumulation_steps, batch"):
+        records.where(seqlen=8)
+    rows = list(csv.DictReader(StringIO(rl.table(records, format="csv"))))
+    assert [(row["seq_len"], row["peak"]) for row in rows[:3]] == [("8", "100"), ("16", "100"), ("", "100")]
+    assert {row["peak"] for row in rows[3:]} == {"200"}
 
 
 FUNCTIONS = [each for name in rl.__all__ if inspect.isfunction(each := getattr(rl, name))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -31,15 +31,14 @@ def named_options(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         own = inspect.signature(function).parameters
-        more = () if others is None else (name for name in _options(others) if name not in (*own, *without))
-        known = (*_options(function), *more)
+        more = () if others is None else (name for name in option_names(others) if name not in (*own, *without))
+        known = (*option_names(function), *more)
         accepted = {*own, *known}
 
         @wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in kwargs:
-                if name not in accepted:
-                    raise UnknownOption(function.__name__, name, known)
+            if not kwargs.keys() <= accepted:
+                check_names(function.__name__, (name for name in kwargs if name not in accepted), known)
             return function(*args, **kwargs)
 
         return called
@@ -47,7 +46,15 @@ def named_options(
     return decorate
 
 
-def _options(function: Callable[..., Any]) -> Iterator[str]:
+def check_names(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise UnknownOption for the first name that a function has no option of."""
+    names = tuple(dict.fromkeys(known))
+    for name in given:
+        if name not in names:
+            raise UnknownOption(function, name, names)
+
+
+def option_names(function: Callable[..., Any]) -> Iterator[str]:
     """Yield the parameters that a function takes by name alone."""
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.KEYWORD_ONLY:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rooflens.api.arguments import check_names, option_names
 from rooflens.api.estimation import estimate
 from rooflens.errors import InvalidValue, UnknownName, check_torch
 from rooflens.explanation import Explanation
@@ -100,6 +101,7 @@ def _estimate(
     dtype: str | None,
     arguments: Mapping[str, Any],
 ) -> RecordSet:
+    check_names("explain", arguments, (*option_names(explain), *option_names(estimate)))
     options = dict(arguments)
     if is_training([phase]):
         options.setdefault("mode", "train")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 _BRACKET = re.compile(r"[<()]|(?<!-)>")
 _MANGLED = re.compile(r"\b(_Z\w{38})\w+")
-_NAMESPACE = re.compile(r"\b\w+::|<unnamed>::|\(anonymous namespace\)::")
+_NAMESPACE = re.compile(r"\b\w+::|<?\bunnamed>::|\(anonymous namespace\)::")
 _KEPT = 16
 """So many characters between brackets stay."""
 
@@ -17,6 +17,11 @@ def with_short_names(text: str) -> str:
 
     >>> with_short_names("resnet18 b=4: void at::native::vectorized_kernel<4, at::native::Add<float>, x>(int, float)")
     'resnet18 b=4: void vectorized_kernel<...>(int, float)'
+
+    Nsight Compute leaves out the first bracket of a name that begins without a namespace:
+
+    >>> with_short_names("unnamed>::saxpy_kernel(float)")
+    'saxpy_kernel(float)'
     """
     parts, end = list[str](), 0
     for first, last in sorted(_arguments(text)):

@@ -81,7 +81,13 @@ def memory(rs: RecordSet) -> Table:
         notes.append(GRADIENTS)
     notes += [CACHE] if any(row.kv_cache is not None for row in rows) else []
     rooms = [item.room for item in join(rs) if item.time is None and item.room is not None]
-    if len(rooms) == 1 and rooms[0].fits:  # of several steps, those that do not fit are told
+    if len(rooms) == 1 and rooms[0].devices > 1:
+        (room,) = rooms
+        notes.append(
+            f"split perfectly over {room.devices} devices, each holds at least {show(room.held_by_each, 'B')} of its"
+            f" {show(room.memory / room.devices, 'B')}; --largest-batch and --longest-context put a copy on each"
+        )
+    elif len(rooms) == 1 and rooms[0].fits:  # of several steps, those that do not fit are told
         (room,) = rooms
         free = show(room.reserved, "B")
         notes.append(

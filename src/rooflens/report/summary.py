@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rooflens.records import Case, Phase
@@ -33,6 +34,8 @@ from rooflens.results.quantities import (
     ATTAINABLE_MFU,
     EFFICIENCY,
     HFU,
+    KV_CACHE,
+    MEMORY,
     MFU,
     PARAMETERS,
     THROUGHPUT,
@@ -41,7 +44,7 @@ from rooflens.results.quantities import (
     efficiency,
     throughput,
 )
-from rooflens.runs.options import ANSWERING
+from rooflens.runs.options import ANSWERING, SWEPT
 
 NOISY = 0.10
 """Interquartile range over the median above which a time is marked: torch.utils.benchmark warns there too."""
@@ -103,12 +106,20 @@ def _rate(row: _Row) -> Entry:
     return Entry(rate, "<=" if origin == "bound" else "")
 
 
+def _size(row: _Row, name: str) -> Entry:
+    """Return a size of a case that is an option, as the length of its sequences."""
+    return Entry(dict(row.case.options).get(name))
+
+
 PARAMETER_COUNT = Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work", show="room")
 SUMMARY_COLUMNS = (
     *CASE,
+    *(Column(name, name, COUNT, partial(_size, name=name), show="files") for name in SWEPT),
     SOURCE,
     PHASE,
     PARAMETER_COUNT,
+    Column("peak", MEMORY.header, MEMORY.unit, "evidence.work.memory.peak", show="files"),
+    Column(KV_CACHE.name, KV_CACHE.header, KV_CACHE.unit, "evidence.work.kv_cache.held", show="files"),
     *WORK,
     *BOUNDS,
     *EXPECTED,

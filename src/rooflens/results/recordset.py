@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -32,6 +31,7 @@ from rooflens.records import (
     write_records,
 )
 from rooflens.results import frames
+from rooflens.results.conditions import check_conditions, hold_for_cases, meets
 from rooflens.results.several_runs import SeveralRuns, alike
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
@@ -123,30 +123,22 @@ class RecordSet(Displayed):
         return tuple(dict.fromkeys(r.phase for r in self.summed if r.phase is not None))
 
     def where(self, **conditions: object) -> RecordSet:
-        """Return the records that meet every condition: a field of the record or of its case, equal to the value given.
+        """Return the records that meet every condition: a field of the record or its case, or an option, as given.
 
         A device may be named in any way that the catalogue knows.
 
         >>> rs.where(batch=64, source="measure")  # doctest: +SKIP
         """
-        of_record, of_case = ({field.name for field in fields(cls)} for cls in (Record, Case))
-        unknown = conditions.keys() - of_record - of_case
-        if unknown:
-            raise InvalidValue(f"unknown condition {min(unknown)!r}; known: {', '.join(sorted(of_record | of_case))}")
+        check_conditions(conditions)
         device = conditions.get("device")
         if isinstance(device, str):
             conditions["device"] = which_of({case.device for case in self.cases if case.device is not None}, device)
-
-        def meets(item: Record | Failure) -> bool:
-            of = {name: item.case if name in of_case else item for name in conditions}
-            return all(getattr(of[name], name, None) == value for name, value in conditions.items())
-
-        summed = conditions.keys() <= of_case | {"source"}  # which all records of a case share
+        summed = hold_for_cases(conditions)
         return RecordSet(
-            filter(meets, self.summed if summed else self.records),
+            (record for record in (self.summed if summed else self.records) if meets(record, conditions)),
             whole=self._whole if summed else None,
             devices=self.devices,
-            failures=filter(meets, self.failures),
+            failures=(failure for failure in self.failures if meets(failure, conditions)),
             environment=self.environment,
             bounds=self._bounds,
         )

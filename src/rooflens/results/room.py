@@ -23,6 +23,7 @@ class Room:
         fits: None where that is not known: at the borderline, or of several devices that share the work.
         borderline: whether it fits depends on what the device's driver takes.
         excess: bytes that the device lacks, None where the step may fit.
+        devices: how many share the step.
         largest: about the largest batch that fits, by the bytes that grow with the batch; None where that is not known.
     """
 
@@ -33,6 +34,12 @@ class Room:
     borderline: bool = False
     excess: int | None
     largest: int | None
+    devices: int = 1
+
+    @property
+    def held_by_each(self) -> float:
+        """Bytes that each of several devices holds at least, where they split the step perfectly."""
+        return (self.needed - self.reserved) / self.devices
 
 
 def room_of(held: Memory, case: Case, device: Device, *, ran: bool) -> Room | None:
@@ -61,6 +68,7 @@ def room_of(held: Memory, case: Case, device: Device, *, ran: bool) -> Room | No
         borderline=fits is None and count == 1,
         excess=bytes_needed - count * memory if fits is False else None,
         largest=_largest_batch(held, case, one, memory) if alone_and_short else None,
+        devices=count,
     )
 
 

@@ -14,6 +14,7 @@ from rooflens.report.columns import sum_of_known
 from rooflens.report.figures.labels import cut
 from rooflens.report.figures.palette import MIXED, MOST_MODELS, WHOLE
 from rooflens.report.model_families import FAMILIES, colours_tell, family_of
+from rooflens.report.module_tree import ITSELF
 from rooflens.results import GROUP_KEYS, Evidence, RecordSet
 from rooflens.results.totals import grouped_by
 
@@ -28,9 +29,10 @@ _PARTS: Mapping[str, Callable[[Record], str]] = {
     "family": GROUP_KEYS["family"],
     "op": GROUP_KEYS["op"],
     "operator": lambda record: record.name,
-    "module-family": lambda record: f"{record.path or '(root)'} {record.kind}",
+    "module-family": lambda record: f"{record.path} {record.kind}",
 }
 """What the records of one part of a case have in common."""
+_OF_MODULES = ("module", "module-family")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,14 +190,15 @@ def _parts(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> It
         first, kinds, phases = records[0], {r.kind for r in records}, {r.phase for r in records}
         phase = first.phase if len(phases) == 1 else None
         named = "" if by == "operator" else first.path
+        outside = f"{item.case.model}{key or f' {ITSELF}'}"  # of the modules: the model's own operations
         label = [
             case,
-            first.kind if by == "family" else named or ("(root)" if by == "module-family" else first.name),
+            first.kind if by == "family" else named or (item.case.model if by == "module-family" else first.name),
             SHORT_PHASES[phase] if phases_told and phase is not None else "",
         ]
         yield Piece(
             case=item.case,
-            name=f"{key or '(root)'}, {phase or 'all phases'}",
+            name=f"{outside if first.path == '' and by in _OF_MODULES else key}, {phase or 'all phases'}",
             label=" ".join(filter(None, label)),
             group=(first.kind if len(kinds) == 1 else "") or MIXED,
             records=tuple(records),
