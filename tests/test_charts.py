@@ -197,7 +197,7 @@ def test_a_chart_of_records_saves_itself(tmp_path: Path) -> None:
 
 
 def test_a_chart_is_told_by_name_and_needs_its_records() -> None:
-    with pytest.raises(InvalidValue, match="unknown chart 'pie'; known: achieved, agreement, "):
+    with pytest.raises(InvalidValue, match=r"unknown chart 'pie' \(known: achieved, agreement, "):
         rl.chart("pie", RecordSet(()))
     timed = records([measured(Case(model="net", device="toy-100", batch=1), 1e-3)], [device()])
     for name, needs in (

@@ -272,6 +272,18 @@ FORMS: dict[str, Callable[[Config], int]] = {
 }
 
 
+def test_a_folder_that_is_no_model_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "config.json").write_text('{"model_type": "gpt2"}')
+    for name in ("empty", "./empty"):
+        with pytest.raises(UnknownModel, match=r"it is a folder without config\.json"):
+            rl.estimate(name)
+    with pytest.raises(UnknownModel, match=r"a slash before it: \./full"):
+        rl.estimate("full")
+
+
 def test_every_family_has_a_closed_form() -> None:
     assert {model.family for model in MODELS.values()} == set(FORMS)
 
@@ -386,7 +398,7 @@ def test_a_misspelt_name_suggests(name: str, near: str) -> None:
 def test_listing() -> None:
     assert rl.models() == known_models()
     assert [model.name for model in rl.models("meta-llama", "3", "70B")] == ["llama-3-70b", "llama-3.1-70b"]
-    with pytest.raises(UnknownModel, match=r"unknown model 'llama 71b'.*no name has all of these words"):
+    with pytest.raises(UnknownModel, match=r"unknown model 'llama 71b'.*no name in this list has all of these words"):
         rl.models("llama", "71b")
 
 

@@ -394,6 +394,18 @@ def test_what_is_left_to_reserve_without_fragmentation_is_said() -> None:
     assert "--reserve '760 MB' leaves room for the rest" in text
 
 
+@pytest.mark.parametrize(("told", "words"), [(True, "what torch sees of it at least"), (False, "the maker's figure")])
+def test_notes_say_of_what_the_memory_is_a_figure_and_that_nothing_fits(told: bool, words: str) -> None:
+    card = rl.device("t4")
+    if not told:
+        card = replace(card, facts={key: fact for key, fact in card.facts.items() if key != "torch_memory"})
+    notes = " ".join(rl.table(rl.largest_batch("alexnet", device=card, reserve="900 GB")).split())
+    assert words in notes
+    assert "! not even one sample fits: the peak is that of one" in notes
+    assert "the peak of this batch fits" not in notes
+    assert "the peak of this batch fits" in rl.table(rl.largest_batch("alexnet", device=card, reserve="15 GB"))
+
+
 def test_a_reserve_adds_up() -> None:
     reserve = Reserve(what="x", nbytes=10, of_transient=0.5, of_memory=0.1, reference="y")
     held = Memory(peak=100, parameters=40, activations=11, temporaries=20)

@@ -302,7 +302,7 @@ def test_every_figure_of_the_issue_is_there(tmp_path: Path) -> None:
     records = rl.study_records(tmp_path / "out")
     for drawn in report.charts:
         assert type(rl.chart(drawn.chart.key, records).chart) is type(drawn.chart)
-    with pytest.raises(InvalidValue, match=r"unknown chart 'roofline-h100'; known: .*, roofline-tesla-t4"):
+    with pytest.raises(InvalidValue, match=r"unknown chart 'roofline-h100'; did you mean .*: .*, roofline-tesla-t4"):
         rl.chart("roofline-h100", records)
     # Each plot holds each of its cases once: 40 were measured (44 estimates less 4 excluded ... on two devices).
     (plot,) = (d.chart for d in report.charts if d.chart.key == "bound-measured")

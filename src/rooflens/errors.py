@@ -79,6 +79,16 @@ def class_of(value: object) -> str:
     return cut(type(value).__name__, 100)
 
 
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return which known names are near one that is not, for the end of a message; "" where none is.
+
+    >>> meant("gren", ["green", "red"])
+    '; did you mean green?'
+    """
+    near = get_close_matches(name.lower(), sorted(known), n=5, cutoff=0.5)
+    return f"; did you mean {', '.join(near)}?" if near else ""
+
+
 class RooflensError(Exception):
     """Base of all errors that rooflens raises on purpose."""
 
@@ -108,9 +118,7 @@ class UnknownName(RooflensError, LookupError):
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], remedy: str = "") -> None:
-        near = get_close_matches(name.lower(), sorted(known), n=5, cutoff=0.5)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
-        super().__init__(f"unknown {kind} {name!r}{hint}{remedy}")
+        super().__init__(f"unknown {kind} {name!r}{meant(name, known)}{remedy}")
 
 
 class UnknownModel(UnknownName):

@@ -76,7 +76,8 @@ def models(*words: str) -> tuple[KnownModel, ...]:
     """
     chosen = tuple(model for model in known_models() if all(model.has(word) for word in words))
     if not chosen:
-        raise unknown_model(" ".join(words), remedy=" (no name has all of these words)")
+        remedy = " (no name in this list has all of these words; names of torchvision and timm:NAME are models too)"
+        raise unknown_model(" ".join(words), remedy=remedy)
     return Listed(chosen)
 
 

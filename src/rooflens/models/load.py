@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -89,12 +90,20 @@ def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
     if model.endswith(".py"):
         raise userfile.without_function(model)
     if "/" in model:
-        raise unknown_model(model, remedy=ALL_NAMES)
+        raise unknown_model(model, remedy=_remedy(model))
     torchvision.require()
     blueprint = torchvision.blueprint(model, options)
     if blueprint is None:
-        raise unknown_model(model, others=torchvision.names(), remedy=ALL_NAMES)
+        raise unknown_model(model, others=torchvision.names(), remedy=_remedy(model))
     return blueprint
+
+
+def _remedy(model: str) -> str:
+    """Return what may be named instead of what is no model; of a folder what it lacks."""
+    if not Path(model).is_dir():
+        return ALL_NAMES
+    has_one = (Path(model) / "config.json").is_file()
+    return "; name the folder with a slash before it: ./" + model if has_one else "; it is a folder without config.json"
 
 
 def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:

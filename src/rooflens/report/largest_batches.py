@@ -151,7 +151,7 @@ def _assumed(fit: Fit) -> bool:
 
 def _notes(fits: Sequence[Fit]) -> Iterator[str]:
     what, one = ("batch", "sample") if all(fit.of == "batch" for fit in fits) else ("context", "token")
-    if what == "batch" or any(fit.limited_by == "memory" for fit in fits):
+    if any(fit.fits is not False and (what == "batch" or fit.limited_by == "memory") for fit in fits):
         yield f"the peak of this {what} fits beside what has to stay free, that of one {one} more does not"
     if any(fit.limited_by == "positions" for fit in fits):
         yield "limited by positions: the configuration of the model names no more"
@@ -159,8 +159,6 @@ def _notes(fits: Sequence[Fit]) -> Iterator[str]:
         yield "memory holds: the context that would fit if the model had the positions"
     answered = [fit for fit in fits if fit.held is not None]
     yield from _reserve_notes(answered)
-    if any(_memory_unverified(fit) or _assumed(fit) for fit in answered):
-        yield "? not verified on such a device, or an assumption"
     if any(fit.fits is False for fit in fits):
         yield f"! not even one {one} fits: the peak is that of one"
     if any(_untried(fit) for fit in fits):
@@ -177,8 +175,18 @@ def _notes(fits: Sequence[Fit]) -> Iterator[str]:
         yield f"{reason}: {', '.join(fit.name for fit in fits if fit.reason == reason)}"
     if any(fit.case.mode == "decode" for fit in answered):
         yield "decode begins with a full cache; what filling it takes tells --mode prefill"
-    if answered:
-        yield "memory is the maker's figure; what torch sees may be a few percent more or less"
+    yield from _memory_notes(answered)
+
+
+def _memory_notes(fits: Sequence[Fit]) -> Iterator[str]:
+    """Of what the memory of the devices is a figure."""
+    if any(_memory_unverified(fit) or _assumed(fit) for fit in fits):
+        yield "? not verified on such a device, or an assumption"
+    facts = [fit.device.facts for fit in fits]
+    if any("torch_memory" in known for known in facts):
+        yield "memory: what torch sees of it at least"
+    if any("torch_memory" not in known and "memory" in known for known in facts):
+        yield "memory of a device of which nobody told what torch sees: the maker's figure"
 
 
 def _reserve_notes(fits: Sequence[Fit]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from rooflens.compare import correlations, sweeps
 from rooflens.compare.timed_cases import timed_cases
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, meant
 from rooflens.report.charts import Chart
 from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.saving import Figure, Picture
@@ -151,7 +151,8 @@ def chart_of(name: str, records: RecordSet) -> ChartPicture:
         figure = roofline_figure(own, by="model", devices=only)
         return ChartPicture(as_plot(name, figure), figure)
     if name not in CHARTS:
-        raise InvalidValue(f"unknown chart {name!r}; known: {', '.join([*CHARTS, *rooflines])}")
+        known = [*CHARTS, *rooflines]
+        raise InvalidValue(f"unknown chart {name!r}{meant(name, known)} (known: {', '.join(known)})")
     draw, needs = CHARTS[name]
     drawn = draw(records)
     if drawn is None:

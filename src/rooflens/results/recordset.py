@@ -31,7 +31,7 @@ from rooflens.records import (
     write_records,
 )
 from rooflens.results import frames
-from rooflens.results.conditions import check_conditions, hold_for_cases, meets
+from rooflens.results.chosen_records import check_conditions, hold_for_cases, meets
 from rooflens.results.several_runs import SeveralRuns, alike
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds

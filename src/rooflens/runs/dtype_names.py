@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rooflens.errors import meant
+from rooflens.records import DTYPES
 from rooflens.runs.options import WEIGHTS
 
 DTYPES_BY_OTHER_NAMES: Mapping[str, str] = {
@@ -27,7 +29,7 @@ def dtype_named(word: str) -> str:
 
 
 def dtype_hint(word: str) -> str:
-    """Return what to do instead of naming a format of weights as a dtype, "" for other words."""
+    """Return what to do instead of naming a format of weights as a dtype; of another word what may be meant."""
     if word not in WEIGHTS:
-        return ""
+        return meant(word, DTYPES)
     return f"; {word} is a format of weights: --weights {word} (in Python weights={word!r})"
