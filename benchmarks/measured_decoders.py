@@ -63,7 +63,7 @@ def read(path: Path) -> list[Row]:
 
 def wanted(asked: Iterable[Row], known: Iterable[Row]) -> list[Row]:
     """The cases that were not measured as they are now, or without a peak; each once, in their order."""
-    measured_so = (row for row in known if not was_cut(row) and not was_compiling(row))
+    measured_so = (row for row in known if not was_cut(row))
     whole = {key(row) for row in measured_so if row.get("seconds") and row.get("peak") is not None}
     once: dict[tuple[Any, ...], Row] = {}
     for row in asked:
@@ -87,7 +87,7 @@ def measured(measurer: WorkerMeasurer, machine: Any, row: Row) -> Row:
     records = RecordSet.of(file)
     peak = None if records.memory is None else records.memory.peak
     found = {"seconds": records.total().measured_seconds, "peak": peak, **of_phases(records, "measured_seconds")}
-    found |= {"dense": True} if grows(row) else {"steady": True} if "compile" in row else {}
+    found |= {"dense": True} if grows(row) else {}
     left = [note for record in file.records for note in record.notes if "no part of the peak" in note]
     return found | ({"left": left[0]} if left else {})
 
@@ -125,11 +125,6 @@ def grows(row: Row) -> bool:
 def was_cut(row: Row) -> bool:
     """True if a step found its growing cache cut, which took a quarter more: earlier rows."""
     return grows(row) and not row.get("dense")
-
-
-def was_compiling(row: Row) -> bool:
-    """True if a peak holds what the compiler took to try kernels: earlier rows."""
-    return "compile" in row and not row.get("steady")
 
 
 def grows_in_graph(row: Row) -> bool:
@@ -208,9 +203,8 @@ def peak_ratio(row: Row) -> float | None:
 
     A graph keeps the cache that it reads beside the longer one; weights in 8 bits that this script makes are there
     beside the embedding that a model uses for its output too.
-    None where a compiler's own memory is in the measured one.
     """
-    whole = row.get("peak") and row.get("estimated") and not was_compiling(row)
+    whole = row.get("peak") and row.get("estimated")
     return float((row["estimated"] + row.get("kept", 0)) / row["peak"]) if whole else None
 
 

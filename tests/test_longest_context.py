@@ -88,6 +88,16 @@ def test_beyond_the_positions_it_is_told_what_memory_holds(tmp_path: Path) -> No
     assert line == ["memory", "holds", str(found.context), ">=", str(2**20)]
 
 
+def test_each_batch_has_a_context_of_its_own(tmp_path: Path) -> None:
+    model = saved(tmp_path)
+    both = rl.longest_context(model, device=card(900_000), batch=[2, 3], reserve=0)
+    alone = [rl.longest_context(model, device=card(900_000), batch=batch, reserve=0).context for batch in (2, 3)]
+    assert [(fit.batch, fit.context) for fit in both] == [(2, alone[0]), (3, alone[1])]
+    assert [case.batch for case in both.records.cases] == [2, 3]
+    with pytest.raises(RooflensError, match="one answer, there are 2"):
+        _ = both.context
+
+
 def test_not_even_one_token(tmp_path: Path) -> None:
     fits = rl.longest_context(saved(tmp_path), device=card(1000), reserve=0)
     (fit,) = fits
@@ -114,7 +124,6 @@ def test_the_command_says_what_limits_it(tmp_path: Path) -> None:
         (["--prompt-len", "8", "--output-len", "8"], "leave --prompt-len out"),
         (["--kv-cache-len", "8"], "leave --kv-cache-len out"),
         (["--largest-batch"], "two searches"),
-        (["-b", "1,2"], "one batch"),
     ],
 )
 def test_what_makes_no_sense_beside_it_is_refused(more: list[str], why: str) -> None:

@@ -58,10 +58,6 @@ def test_what_is_missing_or_has_no_peak_is_measured_once_in_its_order() -> None:
     assert wanted([GRAPH, EAGER, static, GRAPH], known) == [GRAPH, static]
     cut = {name: value for name, value in done.items() if name != "dense"}
     assert wanted([EAGER, static], [cut, {**static, "seconds": 0.01, "peak": 9}]) == [EAGER]
-    compiled = {**static, "compile": True, "seconds": 0.01, "peak": 90, "estimated": 80}
-    assert wanted([compiled], [compiled]) == [compiled]
-    assert measured_decoders.peak_ratio(compiled) is None  # the compiler's own memory is in it
-    assert wanted([compiled], [compiled | {"steady": True}]) == []
 
 
 def test_tables_have_ratios_of_what_was_measured_and_estimated(file: Path) -> None:

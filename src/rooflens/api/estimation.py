@@ -16,7 +16,7 @@ from rooflens.records import Device
 from rooflens.results import Fits, RecordSet
 from rooflens.running.estimating import estimable, estimated_requests, read_by_worker
 from rooflens.runs.options import Fusion
-from rooflens.runs.run import Request, is_graph, is_own_file
+from rooflens.runs.run import Request, is_graph, is_own_file, several
 from rooflens.runs.time_limits import LIMIT, check_limit
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def longest_context(
     model: str,
     *,
     device: str | Device | Sequence[str | Device],
-    batch: int = 1,
+    batch: int | Sequence[int] = 1,
     dtype: str | None = None,
     mode: str = "decode",
     optimizer: str = "sgd",
@@ -250,13 +250,14 @@ def longest_context(
 
     Args:
         device: as in :func:`largest_batch`.
+        batch: one, or several, each with a search of its own.
         mode: ``decode`` (a token beside so many in the cache), ``prefill`` (so many tokens at once), ``inference`` or
             ``train``.
         reserve: as in :func:`largest_batch`.
         (others): as in :func:`estimate`.
 
     Returns:
-        One answer per device, with what limits it, and the estimates at these contexts.
+        One answer per batch and device, with what limits it, and the estimates at these contexts.
 
     Raises:
         InvalidValue: the model reads no sequences of tokens whose length rooflens can choose.
@@ -266,12 +267,14 @@ def longest_context(
         name = model if isinstance(model, str) else type(model).__name__
         raise InvalidValue(f"the longest context is searched for language models by name, and {name!r} is none")
     requests = Request.each_of(given_to(longest_context, locals()))
-    if len(requests) > 1 or not isinstance(batch, int):
-        raise InvalidValue("the longest context is searched for one batch, dtype and size; give one of each")
+    if len(requests) > 1:
+        raise InvalidValue("the longest context is searched for one dtype and size; give one of each")
     _check_price(price_per_hour, device)
     free = None if reserve is None else (asked_reserve(reserve),)
     targets, _ = checked(partial(asked_devices, device), partial(estimable, requests[0]))
-    return searched(requests[0], targets, free, progress, of="seq_len")
+    at_batches = [replace(requests[0], batch=one) for one in several(batch)]
+    every = [searched(asked, targets, free, progress, of="seq_len") for asked in at_batches]
+    return Fits((fit for fits in every for fit in fits), RecordSet.union(fits.records for fits in every))
 
 
 def _check_price(price: float | None, device: object) -> None:

@@ -114,8 +114,5 @@ def _at_a_batch(context: click.Context, options: Mapping[str, Any]) -> dict[str,
             flag = f"--{name.removesuffix('s') if name == 'dims' else name}".replace("_", "-")
             raise click.UsageError(f"--longest-context looks for the tokens of a language model; leave {flag} out")
     taken = {name: value for name, value in options.items() if name in known}
-    batches = taken.pop("batch") or [1]
-    if len(batches) > 1:
-        raise click.UsageError("--longest-context looks for one batch; give one number to --batch")
     decoding = context.get_parameter_source("mode") not in _GIVEN
-    return taken | {"batch": batches[0]} | ({"mode": "decode"} if decoding else {})
+    return taken | {"batch": taken["batch"] or 1} | ({"mode": "decode"} if decoding else {})

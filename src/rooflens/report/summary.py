@@ -56,7 +56,10 @@ ANSWER = "answer"
 """Those of a whole answer."""
 _MEASURED = "measured_seconds"
 _BOUND = "bound: operation by operation, operands from DRAM; fused code can beat it"
-_BOUND_OF_ENGINES = "bound: products, attention and cache, operands from DRAM; no engine beats it"
+_BOUND_OF_ENGINES = (
+    "bound: products, attention and cache one after the other, operands from DRAM; only an engine that overlaps them"
+    " (chunked prefill) can beat it, down to the whole-model roofline"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,18 +140,18 @@ class Fits(Displayed):
 
     @property
     def batch(self) -> int | None:
-        """The batch of the only device; several are an error that lists them."""
+        """The batch of the only answer; several are an error that lists their devices."""
         return self._only().batch
 
     @property
     def context(self) -> int | None:
-        """The longest context of the only device, likewise."""
+        """The longest context of the only answer, likewise."""
         return self._only().context
 
     def _only(self) -> Fit:
         if len(self.answers) != 1:
             names = ", ".join(fit.name for fit in self.answers) or "none"
-            raise AmbiguousResult(f"this needs one device, there are {len(self.answers)} ({names}); go through them")
+            raise AmbiguousResult(f"this needs one answer, there are {len(self.answers)} ({names}); go through them")
         return self.answers[0]
 
     def save(self, path: str | Path) -> Path:

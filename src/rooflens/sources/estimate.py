@@ -30,7 +30,10 @@ from rooflens.costs import (
 from rooflens.records import Call, Case, Device, Floor, Memory, Operation, Record, Trace, Work
 from rooflens.runs.options import Fusion
 
-FULL_ATTENTION = "attention is counted in full; the bound of a causal call uses the half that its kernel executes"
+FULL_ATTENTION = (
+    "FLOP of attention are those of all pairs (with --causal of half of them); times of a causal call are those of the"
+    " half that its kernel executes"
+)
 CAUSAL_ATTENTION = "causal attention is counted as the half that its kernel executes"
 
 
