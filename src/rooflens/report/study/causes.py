@@ -37,8 +37,8 @@ _BY_FAMILY = {"normalization": "norms", "elementwise": "element-wise"}
 _READ_THE_CACHE = ("attention", "matmul", "scan")
 """Families that read what earlier tokens left, where a step decodes and they have no weights."""
 TIME_NOTES = (
-    "weights, cache: operations that wait for reading them; activations: for what products and attention read and write;"
-    " products, attention: for their arithmetic",
+    "weights, cache: operations that wait for reading them; activations: for inputs and results of products",
+    "products, attention: for their arithmetic",
     "other: copies, pooling, lookups, losses and the rest",
 )
 Amounts = Mapping[str, float]
