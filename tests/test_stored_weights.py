@@ -144,6 +144,15 @@ def test_where_it_is_not_followed_a_note_says_so(
     assert all(note in one for one in told)
 
 
+def test_cards_are_ranked_with_one_format_and_a_note(tmp_path: Path) -> None:
+    config = {"model_type": "llama", **TINY, "quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for devices, weights in ((["l4", "a100-sxm4-40gb"], None), (["l4"], "fp8")):
+        ranked = rl.rank(f"hf:{tmp_path}/config.json", device=devices, seq_len=20, mode="decode", dtype="bf16")
+        assert {dict(row.evidence.case.options).get("weights") for row in ranked.rows} == {weights}
+        assert "the configuration stores weights in fp8 (quantization_config)" in str(rl.table(ranked))
+
+
 def test_experts_without_linear_layers_are_stored_so_too(decoded: Callable[..., rl.RecordSet]) -> None:
     stored = find("gpt-oss-20b", mode="decode").stored
     assert stored is not None
