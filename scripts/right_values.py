@@ -8,12 +8,14 @@ them. Names that are given replace their own rows; a test compares some of them 
 from __future__ import annotations
 
 import csv
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import rooflens as rl
 from rooflens.models import find, make_example
+from rooflens.reported.fast_convolutions import fewest_flops
 from rooflens.reported.right_values import AMOUNTS, COLUMNS, TABLE
 from rooflens.results import Total
 
@@ -56,6 +58,7 @@ def rows(name: str) -> Iterator[dict[str, object]]:
                 "mode": mode,
                 "phase": phase,
                 **{key: value for each in AMOUNTS for key, value in line(name, each, amounts).items()},
+                "fewest_share": fewest_share(cases[0].total(phase)),
             }
         print(name, mode, flush=True)
 
@@ -76,6 +79,12 @@ def amounts_of(total: Total) -> dict[str, float]:
         "weights": sum(t.weights * calls for t, calls in traffic),
         "operations": total.coverage.operations,
     }
+
+
+def fewest_share(total: Total) -> str:
+    """What fast convolutions leave of the matrix FLOP of one phase, rounded down."""
+    matmul = total.matmul_flops
+    return f"{math.floor(1e4 * fewest_flops(total.records) / matmul) / 1e4 if matmul else 1:.4f}"
 
 
 def line(name: str, amount: str, found: Sequence[dict[str, float]]) -> dict[str, int]:

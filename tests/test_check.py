@@ -178,6 +178,7 @@ def test_the_table_is_what_an_estimate_says(model: str, mode: str) -> None:
     assert right is not None
     for what in ("matmul", "flops", "nbytes", "operations", "parameters"):
         assert getattr(mine, what) == getattr(right, what), what
+    assert mine.fewest == pytest.approx(right.fewest, rel=1e-3)
     # The memory of an estimate is rounded up as an allocator does, tensor by tensor.
     assert mine.compulsory == pytest.approx(right.compulsory, rel=2e-3)
 

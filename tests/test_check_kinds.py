@@ -248,8 +248,9 @@ def test_counts_of_forward_alone_are_called_so(tmp_path: Path) -> None:
 
 def test_where_16_bits_are_slow_libraries_compute_in_fp32(tmp_path: Path) -> None:
     # A Titan Xp does 12.15 TFLOP/s in fp32 and a 64th of that in fp16: 366 GFLOP take 30 ms, or two seconds.
+    # Winograd's algorithm leaves 0.348 of them: 10.5 ms.
     assert found(tmp_path, ["alexnet,titan-xp,256,fp16,forward,time,0.0450,,"]).codes == ()
-    assert found(tmp_path, ["alexnet,titan-xp,256,fp16,forward,time,0.0100,,"]).codes == ("above-roof",)
+    assert found(tmp_path, ["alexnet,titan-xp,256,fp16,forward,time,0.0080,,"]).codes == ("above-roof",)
 
 
 def test_a_counted_number_tells_the_prefix_of_a_typed_one(tmp_path: Path) -> None:
@@ -269,7 +270,7 @@ def test_a_counted_number_tells_the_prefix_of_a_typed_one(tmp_path: Path) -> Non
     [
         ("", "0.0015", ()),  # it may have been 16 bits
         ("fp32", "0.0015", ("efficiency-above-one",)),
-        ("", "0.000400", ("above-roof",)),
+        ("", "0.000300", ("above-roof",)),  # Winograd leaves 0.348 of the 1.2 ms
         ("", "0.0400", ()),  # 20 times the bound in fp16 are less, and in fp32 more
         ("", "9.00", ("first-call",)),
     ],

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from rooflens.api import checking
 from rooflens.checks import CHECKS, Findings, examine
+from rooflens.records import Case, Memory, Record, Traffic, Work
 from rooflens.reported import read_figures
+from rooflens.results import RecordSet
+from rooflens.runs.run import Request
 
 HEADER = "model,device,batch,dtype,phase,quantity,value,unit,how"
 
@@ -243,6 +247,48 @@ def test_known_reasons_for_an_efficiency_above_one_are_named(row: str, reason: s
     (finding,) = found(tmp_path, [row])
     assert finding.code == "efficiency-above-one"
     assert reason in finding.message
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        # 35.13 GFLOP an image, none of them in convolutions of stride 1: 7.2 ms at 312 TFLOP/s.
+        (f"vit_b_16,{A100},64,fp16,forward,time,0.00302,,", "above-roof"),
+        # 8.178 GFLOP an image, of which Winograd leaves 0.724: 0.383 ms at 989.4 TFLOP/s.
+        ("resnet50,h100-sxm5-80gb,64,bf16,forward,time,0.0003,,", "above-roof"),
+        # All layers but the last three are of 3 x 3: 30.94 GFLOP an image in 244 ms, a quarter of it in 62 ms.
+        ("vgg16,t4,64,fp32,forward,time,0.1,,", "efficiency-above-one"),
+        ("vgg16,t4,64,fp32,forward,time,0.05,,", "above-roof"),
+        # A T4 has no rate in bf16 and TF32, and in none more than the 65 TFLOP/s of fp16: 32 ms.
+        ("resnet50,t4,256,bf16,forward,time,0.012,,", "above-roof"),
+        ("resnet50,t4,256,tf32,forward,time,0.012,,", "above-roof"),
+    ],
+)
+def test_only_convolutions_of_stride_one_have_fast_algorithms(row: str, code: str, tmp_path: Path) -> None:
+    assert found(tmp_path, [row]).codes == (code,)
+
+
+def test_a_step_of_unknown_length_does_at_least_that_of_one_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 GB of weights take 7.85 ms at 2,039 GB/s, however many tokens are in the cache."""
+    path = tmp_path / "figures.csv"
+    path.write_text(f"{HEADER}\nmine,a100-sxm4-80gb,1,bf16,decode,time,2.00,ms,\n")
+    case = Case(model="mine", batch=1, dtype="bf16", mode="decode", options=(("seq_len", 1),))
+    work = Work(flops={"matmul.bf16": 16e9}, bytes={"dram": 16e9})
+    moved = Traffic(weights=16e9, inputs=8, outputs=8)
+    shortest = [
+        Record(case=case, source="estimate", scope="op", phase="forward", work=work, traffic=moved),
+        Record(case=case, source="estimate", scope="model", memory=Memory(parameters=16_000_000_000, inputs=8)),
+    ]
+    findings = examine(read_figures(path), estimates=RecordSet(shortest))
+    assert findings.codes == ("above-roof",)
+    assert any("a step of one token: mine" in note for note in findings.notes)
+    asked: list[Request] = []
+    monkeypatch.setattr(checking, "estimable", asked.append)
+    monkeypatch.setattr(checking, "estimated", lambda _: RecordSet(()))
+    checking.check(path)
+    assert [request.options.seq_len for request in asked] == [1]
 
 
 def test_nothing_beats_the_unavoidable_traffic(tmp_path: Path) -> None:

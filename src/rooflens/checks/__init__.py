@@ -59,6 +59,11 @@ def _unchecked(context: Context) -> tuple[str, ...]:
     for what, names in (("models", map(_with_likeness, models)), ("devices", devices)):
         if listed := ", ".join(sorted(names)):
             notes.append(f"{what} without right values, whose figures are only compared with each other: {listed}")
+    short = {f.model for f in context.figures if context.expected(f) is None and context.right.shortest(f) is not None}
+    if short:
+        notes.append(
+            f"no length is told (tokens); times are held against a step of one token: {', '.join(sorted(short))}"
+        )
     return (*notes, *filter(None, map(_ambiguity, sorted(devices))))
 
 

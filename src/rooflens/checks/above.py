@@ -21,8 +21,8 @@ EXACTLY = 1 + 1e-9
 """What is above its roof by more than rounding is told, as tables mark it with ``!``."""
 BOOST = 1.15
 """Times the datasheet's rate that a clock above the stated one allows."""
-WINOGRAD = 2.25
-"""Multiplications that F(2x2, 3x3), the usual tile, saves."""
+FEWEST = 4
+"""Times as many FLOP as multiplications that Winograd's algorithm or FFT may have of a model that nobody knows."""
 EXPLAINED, IMPOSSIBLE = "efficiency-above-one", "above-roof"
 
 
@@ -55,7 +55,7 @@ def _short_times(context: Context) -> Iterator[Doubt]:
     """Times below their bound."""
     for figure, value in context.stated("time"):
         meant = context.quickest(figure)
-        least, expected, device = context.bound(meant), context.expected(meant), context.device(meant)
+        least, expected, device = context.bound(meant), context.least(meant), context.device(meant)
         if least is None or expected is None or device is None or least <= value * (EXACTLY + figure.precision):
             continue
         reason = _reason(meant, value, expected, device, least / value)
@@ -72,16 +72,16 @@ def _reason(figure: ReportedFigure, value: float, expected: Expected, device: De
     """Why a step may be faster than the sum of its operations' bounds; "" where no reason is known."""
     precision, dram = precision_of(figure.loose_dtype, device), device.ceiling("dram")
     peak = device.ceiling(f"matmul.{precision}")
-    busy = expected.matmul / peak.rate if peak is not None and expected.matmul else 0.0
+    busy, least = (n / peak.rate if peak is not None and n else 0.0 for n in (expected.matmul, expected.fewest))
     unavoidable = max(0.0, (expected.compulsory or 0.0) - last_level_cache(device))
-    if busy > value * WINOGRAD * BOOST or (dram is not None and unavoidable / dram.rate > value * BOOST):
+    if least > value * BOOST or (dram is not None and unavoidable / dram.rate > value * BOOST):
         return ""
     reasons = []
-    if ratio <= BOOST:
+    if ratio <= BOOST or least > value:
         reasons.append("a boost clock above the datasheet's")
-    if busy > value:
+    if busy > max(value, least):
         reasons.append("Winograd or FFT convolutions, which multiply less")
-    if busy <= value or not reasons:
+    if busy <= value or (least == busy and ratio > BOOST):
         reasons.append("operands that stayed in the last-level cache")
     return ", or ".join(reasons)
 
@@ -92,7 +92,7 @@ def _fast_work(context: Context) -> Iterator[Doubt]:
     The algorithm's FLOP may be more than those that ran; where the model is known its bound says more.
     """
     stated = ((*each, BOOST) for each in _rates(context, context.stated("performance"), "counted_flops"))
-    algorithmic = ((*each, BOOST * WINOGRAD) for each in _rates(context, (), "flops") if not context.bound(each[0]))
+    algorithmic = ((*each, BOOST * FEWEST) for each in _rates(context, (), "flops") if not context.bound(each[0]))
     doubted: set[tuple[object, ...]] = set()
     for figure, value, numbers, most in chain(stated, algorithmic):
         device = context.device(figure)

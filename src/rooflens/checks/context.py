@@ -91,6 +91,10 @@ class Context:
         """The right values of a figure's step, in its own phases or in others; None where they are not known."""
         return self.right.of(figure, phases)
 
+    def least(self, figure: ReportedFigure) -> Expected | None:
+        """The least that a figure's step does: its right values, or those of the shortest where no length is told."""
+        return self.expected(figure) or self.right.shortest(figure)
+
     def bound(self, figure: ReportedFigure) -> float | None:
         """Seconds of the bound of a figure's step on its device, computed once.
 
@@ -103,7 +107,7 @@ class Context:
         return self._bounds[key]
 
     def _bound(self, figure: ReportedFigure) -> float | None:
-        expected, device = self.expected(figure), self.device(figure)
+        expected, device = self.least(figure), self.device(figure)
         precision = None if device is None else precision_of(figure.loose_dtype, device)
         if expected is None or device is None or precision is None:
             return None

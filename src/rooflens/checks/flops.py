@@ -110,7 +110,8 @@ def counted_flops(context: Context, figure: ReportedFigure, value: float) -> Ite
         return
     tensor = _uses_tensor_cores(context, figure)
     forward = "it is as much as that of forward alone" if _is_forward_alone(context, figure, value) else ""
-    if value >= (LEAST_COUNTED if tensor else LEAST_WITHOUT_TENSOR) * right:
+    least = (LEAST_COUNTED if tensor else LEAST_WITHOUT_TENSOR) * right
+    if value >= max(least, 0.0 if expected is None else (1 - OFF) * (expected.fewest or 0)):
         code, why = "flops-low", f"{forward}; " if forward else ""
         why += "Winograd or FFT convolutions do that, and so does a missing or misspelt metric"
     else:

@@ -15,7 +15,9 @@ PRODUCT = re.compile(
     r"gemm|s?1688|16816|884|hmma|wgmma|nvjet|xmma|tensorop|cutlass|fmha|flash|cudnn.*conv|sm80_|sm90_", re.IGNORECASE
 )
 """Names of kernels that compute products: only to suspect, never to count."""
-SUPPORT = re.compile(r"splitk?reduce|transpose|nchwto|nhwcto|memset|memcpy|pad|scale|copy|init", re.IGNORECASE)
+SUPPORT = re.compile(
+    r"splitk?reduce|transpose|nchwto|nhwcto|memset|memcpy|pad|scale|copy|init|convert|cast|permute|fill", re.IGNORECASE
+)
 """Kernels of the same libraries that only move data or prepare a product."""
 _LACKS = re.compile("it needs|is a lower bound|are unknown: their counters|tensor (?:operations|instructions)")
 """What a reader notes of a launch whose FLOP are not all known."""

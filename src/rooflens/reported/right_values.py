@@ -7,13 +7,14 @@ size from a packaged table (``scripts/right_values.py`` writes it), so that a ch
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from rooflens.records import AS_IS, Bound, Case, Device, Phase, Work
+from rooflens.reported.fast_convolutions import fewest_flops
 from rooflens.reported.figures import GENERATION, ReportedFigure, mode_of
 from rooflens.results import RecordSet, Total
 from rooflens.runs.options import COUNTING, RUNNING
@@ -30,9 +31,11 @@ COLUMNS = (
     "mode",
     "phase",
     *(f"{amount}_{part}" for amount in AMOUNTS for part in ("fixed", "per_sample")),
+    "fewest_share",
 )
 TABLE: Traversable = files("rooflens.reported") / "right_values.csv"
 CHANNELS = 3
+FEWEST_TOKENS = 1
 HALF = frozenset({"fp16", "bf16"})
 """Element types of two bytes; autocast keeps weights of four."""
 _IN_FP32 = frozenset({"matmul.fp32", "matmul.tf32"})
@@ -44,6 +47,7 @@ class Expected:
 
     Attributes:
         matmul: FLOP of the matrix work.
+        fewest: those if fast algorithms do every convolution that they can do.
         flops: all FLOP.
         nbytes: compulsory DRAM bytes: those of every operation on its own, added up.
         weights: bytes of the weights that the step reads.
@@ -54,6 +58,7 @@ class Expected:
     """
 
     matmul: float | None
+    fewest: float | None
     flops: float | None
     nbytes: float | None
     weights: float | None
@@ -67,11 +72,13 @@ class Expected:
         """Seconds of the bound on a device; None where the device has no rate for the matrix work.
 
         Args:
-            precision: in which products run, where the parts do not name it.
+            precision: in which products run, where the parts do not name it, or the device has no rate for it.
             bound: gives the bound of a part.
         """
-        works = [(work if self.exact else _in(work, precision), calls) for work, calls in self.parts]
-        if any(device.ceiling(unit) is None for work, _ in works for unit in work.flops if unit.startswith("matmul.")):
+        has_rate = frozenset(c.resource for c in device.ceilings)
+        of_case = has_rate if self.exact else has_rate - _IN_FP32
+        works = [(_in(work, precision, of_case), calls) for work, calls in self.parts]
+        if any(unit not in has_rate for work, _ in works for unit in work.flops if unit.startswith("matmul.")):
             return None
         return sum(bound(work, device).seconds * calls for work, calls in works)
 
@@ -84,12 +91,14 @@ class Expected:
 def precision_of(dtype: str, device: Device) -> str | None:
     """The quickest precision in which a device may run the products of a case's dtype.
 
-    Where fp16 is slower than fp32 (Pascal but for the P100), libraries compute in fp32.
+    Where fp16 is slower than fp32 (Pascal but for the P100), libraries compute in fp32. Of a dtype without a rate (bf16
+    on a T4) nobody knows how it ran: in no other precision quicker than in the quickest of all.
     """
     either, half = ("tf32", "fp32"), ("fp16", "fp32")
     several = {"default": either, AS_IS: either, "": either, "fp16": half, "amp-fp16": half}
     possible = several.get(dtype, (dtype.removeprefix("amp-"),))
-    rates = {p: ceiling.rate for p in possible if (ceiling := device.ceiling(f"matmul.{p}")) is not None}
+    every = {c.resource.partition(".")[2]: c.rate for c in device.ceilings if c.resource.startswith("matmul.")}
+    rates = {p: every[p] for p in possible if p in every} or {p: r for p, r in every.items() if "int" not in p}
     return max(rates, key=lambda p: rates[p]) if rates else None
 
 
@@ -116,6 +125,12 @@ class RightValues:
             self._answers[key] = self._answer(figure, asked) if asked and figure.batch is not None else None
         return self._answers[key]
 
+    def shortest(self, figure: ReportedFigure) -> Expected | None:
+        """The right values of the shortest step that a figure without a length may be of: a longer one does more."""
+        if figure.mode not in GENERATION or figure.tokens is not None or figure.recorded is not None:
+            return None
+        return self.of(of_shortest(figure))
+
     def parameters(self, figure: ReportedFigure) -> int | None:
         """Parameters of the figure's model."""
         known = (part.parameters for case, part in self._estimates.items() if case.model == figure.model)
@@ -133,6 +148,11 @@ class RightValues:
         return from_table(figure, phases) if part is None else from_estimate(part, phases)
 
 
+def of_shortest(figure: ReportedFigure) -> ReportedFigure:
+    """Return a figure of a language model's step with the fewest tokens."""
+    return replace(figure, tokens=FEWEST_TOKENS)
+
+
 def step_of(case: Case) -> Case:
     """What a case computes: without its device, and without options that say how it was run or counted."""
     return replace(case.without(COUNTING | RUNNING), device=None)
@@ -145,7 +165,7 @@ def _answers(case: Case, figure: ReportedFigure, phases: tuple[Phase, ...]) -> b
     mode = figure.mode if phases == figure.phases else mode_of(phases)
     image, tokens = (dict(case.options).get(name) for name in ("img_size", "seq_len"))
     same = (case.model, case.batch, image) == (figure.model, figure.batch, figure.image)
-    as_long = figure.tokens in (None, tokens)
+    as_long = figure.tokens == tokens or (figure.tokens is None and tokens != FEWEST_TOKENS)
     return same and as_long and case.dtype == (figure.dtype or "fp32") and case.mode == mode
 
 
@@ -159,6 +179,7 @@ def from_estimate(part: RecordSet, phases: Iterable[Phase]) -> Expected:
     read = sum(r.traffic.weights * r.calls for r in records if r.traffic is not None)
     return Expected(
         matmul=None if total.missing else total.matmul_flops,
+        fewest=None if total.missing else fewest_flops(r for r in records if not r.recomputed),
         flops=None if total.missing else total.flops,
         nbytes=total.bytes.get("dram"),
         weights=None if memory is None or memory.parameters is None else min(read, memory.parameters),
@@ -177,6 +198,7 @@ class _ModelPhase:
     image: int
     parameters: int
     amounts: Mapping[str, tuple[int, int]]
+    fewest_share: float
 
     def at(self, amount: str, batch: int) -> int:
         fixed, per_sample = self.amounts[amount]
@@ -192,6 +214,7 @@ def _table() -> Mapping[tuple[str, str, str], _ModelPhase]:
                 image=int(line["image"]),
                 parameters=int(line["parameters"]),
                 amounts={a: (int(line[f"{a}_fixed"]), int(line[f"{a}_per_sample"])) for a in AMOUNTS},
+                fewest_share=float(line["fewest_share"]),
             )
             for line in csv.DictReader(file)
         }
@@ -237,6 +260,7 @@ def from_table(figure: ReportedFigure, phases: Iterable[Phase]) -> Expected | No
     work = Work(flops={"matmul.fp32": matmul}, bytes={"dram": nbytes * size / 4})
     return Expected(
         matmul=matmul,
+        fewest=sum(row.at("matmul", figure.batch) * row.fewest_share for row in known),
         flops=flops,
         nbytes=nbytes * size / 4,
         weights=min(weights, 4 * known[0].parameters) * size / 4,
@@ -247,8 +271,9 @@ def from_table(figure: ReportedFigure, phases: Iterable[Phase]) -> Expected | No
     )
 
 
-def _in(work: Work, precision: str) -> Work:
-    """The work with its fp32 products in another precision."""
-    moved = sum(n for unit, n in work.flops.items() if unit in _IN_FP32)
-    rest = {unit: n for unit, n in work.flops.items() if unit not in _IN_FP32}
-    return replace(work, flops={**rest, f"matmul.{precision}": moved} if moved else rest)
+def _in(work: Work, precision: str, known: Container[str]) -> Work:
+    """The work with its products in another precision, but those in units that are known."""
+    other = {unit: n for unit, n in work.flops.items() if unit.startswith("matmul.") and unit not in known}
+    moved = sum(other.values())
+    rest, unit = {unit: n for unit, n in work.flops.items() if unit not in other}, f"matmul.{precision}"
+    return replace(work, flops=rest | ({unit: rest.get(unit, 0) + moved} if moved else {}))
