@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import rooflens as rl
+from rooflens.errors import InvalidValue
 from rooflens.models.load import find
 from rooflens.models.stored_weights import stored_weights
 from rooflens.records import Record
@@ -107,6 +108,12 @@ def test_what_a_configuration_says_is_what_a_user_would_type(given: object, opti
     assert stored.method.isprintable()
 
 
+def test_which_parts_of_a_model_with_more_than_words_gptq_stores_so_is_not_known() -> None:
+    stored = stored_weights(GPTQ, 2, has_more=True)
+    assert stored is not None
+    assert not stored.options
+
+
 def test_an_estimate_follows_the_configuration(decoded: Callable[..., rl.RecordSet]) -> None:
     found = decoded(GPTQ)
     assert dict(found.cases[0].options) == {
@@ -151,6 +158,11 @@ def test_cards_are_ranked_with_one_format_and_a_note(tmp_path: Path) -> None:
         ranked = rl.rank(f"hf:{tmp_path}/config.json", device=devices, seq_len=20, mode="decode", dtype="bf16")
         assert {dict(row.evidence.case.options).get("weights") for row in ranked.rows} == {weights}
         assert "the configuration stores weights in fp8 (quantization_config)" in str(rl.table(ranked))
+
+
+def test_a_module_that_does_not_fall_into_groups_is_named(decoded: Callable[..., rl.RecordSet]) -> None:
+    with pytest.raises(InvalidValue, match=r"or weights_except='model\.layers\.0\.self_attn\.q_proj' leaves it"):
+        decoded(GPTQ | {"group_size": 256})
 
 
 def test_experts_without_linear_layers_are_stored_so_too(decoded: Callable[..., rl.RecordSet]) -> None:

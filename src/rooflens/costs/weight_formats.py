@@ -314,7 +314,8 @@ def _check_group(form: WeightFormat, weights: str, path: str, inner: int) -> Non
         return
     fitting = [str(2**n) for n in range(1, 11) if inner % 2**n == 0]
     may = f"weights_group_size may be {', '.join(fitting)}" if fitting and weights != "mxfp4" else "leave weights out"
+    stays = f", or weights_except={path!r} leaves it as it is" if path else ""
     raise InvalidValue(
         f"weights={weights!r} has groups of {form.group}, and {path or 'the model'} sums over {inner} weights, which do"
-        f" not fall into such groups: {may}"
+        f" not fall into such groups: {may}{stays}"
     )

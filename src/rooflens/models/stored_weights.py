@@ -67,18 +67,20 @@ class StoredWeights:
         return ""
 
 
-def stored_weights(given: object, layers: int) -> StoredWeights | None:
+def stored_weights(given: object, layers: int, *, has_more: bool = False) -> StoredWeights | None:
     """Return what a ``quantization_config`` says; None where there is none.
 
     Args:
         layers: of the model; names that are there for each of them become one pattern.
+        has_more: it has more than a language model: which parts GPTQ stores in fewer bits is then not said.
     """
     if given is None:
         return None
     table = given if isinstance(given, dict) else {}
     named = str(table.get("quant_method", "a form without a name"))
     method = cut(" ".join(re.sub(r"[^\w -]", " ", named).split()), _LONGEST)
-    form = _FORMS[method](table) if method in _FORMS else None
+    known = method in _FORMS and not (method == "gptq" and has_more)
+    form = _FORMS[method](table) if known else None
     names = None if form is None else _names(_kept(method, table), layers)
     if form is None or names is None:
         return StoredWeights(method=method)
