@@ -193,16 +193,24 @@ def test_a_measured_step_of_a_file(tmp_path: Path) -> None:
     assert "--dtype is an option of a model" in done.output
 
 
-def test_the_time_of_a_profile_is_told_and_not_used(tmp_path: Path) -> None:
-    # Busy for 25 us of 100: the step is not said to take either.
+@pytest.mark.parametrize(("busy_us", "used"), [(25, False), (94, False), (96, True)])
+def test_the_busy_time_of_a_profile_is_used_where_the_device_hardly_waited(
+    tmp_path: Path, busy_us: int, used: bool
+) -> None:
+    # Of 100 us under the profiler: without it, the device waits less, so that 96 us are the step's to 4 %.
     estimate = rl.estimate("alexnet", batch=4, device="h100-sxm", dtype="bf16", channels_last=True, compile=True)
-    busy, span = (Timing(samples=(seconds,), origin="profiler") for seconds in (25e-6, 100e-6))
+    busy, span = (Timing(samples=(seconds,), origin="profiler") for seconds in (busy_us * 1e-6, 100e-6))
     whole = Record(case=estimate.cases[0], source="profile", scope="model", busy=busy, span=span)
     path = RecordSet([whole], devices=estimate.devices).save(tmp_path / "profile.jsonl")
     (found,) = rl.advise(path)
-    assert (found.measured, found.base.seconds) == (None, estimate.total().predicted_seconds)
     shown = " ".join(rl.table((found,), width=80).split())
-    assert "busy for 25.00 us (75.0 % of 100.0 us idle): that is not the step's time and is not used" in shown
+    assert f"busy for {busy_us}.00 us (" in shown
+    if used:
+        assert found.measured == found.base.seconds == pytest.approx(busy_us * 1e-6)
+        assert "us idle): the device decides, and its busy time is taken for that of the step" in shown
+    else:
+        assert (found.measured, found.base.seconds) == (None, estimate.total().predicted_seconds)
+        assert "us idle): that is not the step's time and is not used" in shown
 
 
 def test_a_trace_that_does_not_tell_its_step_says_how_to(tmp_path: Path) -> None:

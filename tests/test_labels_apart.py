@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.figure_samples import chain, device, measured, records
+from tests.figure_samples import chain, device, measured, operation, records
 
 import rooflens as rl
 from rooflens.records import Case
@@ -93,3 +93,14 @@ def test_labels_keep_off_roofs_marks_and_each_other(
     assert width is None or page.width == pytest.approx(max(width, page.width - page.plane.width + LEAST_WIDTH))
     for text in (*page.title, *page.notes, *(() if not page.below else page.beside)):
         assert text.box.right <= page.width
+
+
+@pytest.mark.parametrize("small", [1, 20])
+def test_few_marks_all_have_names_and_of_many_those_that_take_time(small: int) -> None:
+    case = Case(model="net", device="toy-100", batch=1)
+    items = [operation(case, "large", "matmul", matmul=1e15, dram=1e9)]
+    items += [operation(case, f"small{n}", "matmul", matmul=1e9 * 2**n, dram=1e9) for n in range(small)]
+    page = arrange(rl.roofline(records(items, [device()]), by="module"), PAPER)
+    told = {row.text for text in page.within for row in text.rows}
+    assert "large" in told
+    assert ("small0" in told) is (small == 1)

@@ -87,6 +87,8 @@ def rank(
     return ranked(records, by=by, prices=known, best_only=trying, cuda_graph=cuda_graph)
 
 
+HARDLY = 0.05
+"""Share of a profiled step in which its device waits, up to which the device decides on its time."""
 MOST_STEPS = 8
 """Steps of a file that are advised on at once: each is estimated some ten times."""
 
@@ -109,8 +111,8 @@ def advise(
     compiling, fused attention, CUDA graphs, a fused optimizer, weights or a cache in fewer bits, a larger batch.
 
     Args:
-        model: as of :func:`estimate`; or a record file with measured steps, whose times are then those to improve; the
-            time of a profile is told and not used, since a profiler slows the host.
+        model: as of :func:`estimate`; or a record file with measured steps, whose times are then those to improve; of a
+            profile, whose profiler slows the host, the busy time is used where the device hardly ever waited.
         device: name, device file or device, or several, each with its own advice; of a file they pick the steps, as
             `batch` does.
         batch: one or several.
@@ -148,10 +150,14 @@ def advise(
 def _advised(
     request: Request, target: Device, measured: Measured | None, *, limit: float, progress: Progress | None
 ) -> Advice:
-    """Return advice from the time of a whole step; what was timed piece by piece is told, and not used as its time."""
-    whole = None if measured is None or measured.pieces else measured.seconds
-    advice = advised(request, target, whole, limit=limit, progress=progress)
-    return replace(advice, profile=measured if whole is None else None)
+    """Return advice from the time of a whole step, or from a profile in which the device hardly ever waited.
+
+    A profiler slows the host alone, so that without it the device waits less: such a step takes the busy time, or
+    little more. Otherwise what was timed piece by piece is told, and not used as its time.
+    """
+    used = measured is not None and (not measured.pieces or (measured.idle is not None and measured.idle <= HARDLY))
+    advice = advised(request, target, measured.seconds if measured and used else None, limit=limit, progress=progress)
+    return replace(advice, profile=measured if measured is not None and measured.pieces else None)
 
 
 def _targets(device: str | Device | Sequence[str | Device] | None) -> tuple[Device, ...]:

@@ -52,9 +52,9 @@ def advise(context: click.Context, /, model: str, format_: Format, outputs: tupl
     """Tell what would make a step faster on a single GPU, by how much, and what that costs.
 
     MODEL is that of 'rooflens estimate', or a record file: of a measured step the time is taken as it is, and changes
-    in proportion; that of a profile is told and not used. Each change that applies is estimated alone, then the best
-    of them together: lower precision, channels last, compiling, fused attention, CUDA graphs, a static cache, a fused
-    optimizer, weights or a cache in fewer bits, a larger batch.
+    in proportion; of a profile the busy time, if the device hardly ever waited. Each change that applies is estimated
+    alone, then the best of them together: lower precision, channels last, compiling, fused attention, CUDA graphs, a
+    static cache, a fused optimizer, weights or a cache in fewer bits, a larger batch.
     """
     check_outputs(outputs)
     if is_evidence(model):

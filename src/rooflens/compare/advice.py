@@ -88,7 +88,7 @@ class Advice(Doubtful):
         steps: after each change alone, the largest gain first.
         together: after the best changes together, with the batch as it is, and then with a larger one.
         unknown: changes whose time nobody knows, with the reason.
-        profile: what was timed piece by piece, which is not the time of the step.
+        profile: what was timed piece by piece; its busy time is `measured` where the device hardly ever waited.
     """
 
     case: Case

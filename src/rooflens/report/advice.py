@@ -55,7 +55,7 @@ def _notes(advice: Advice) -> Iterator[str]:
     else:
         yield "step: as measured, then in proportion to the expected times; per sample: times as fast as it is"
     if advice.profile is not None:
-        yield _not_used(advice.profile)
+        yield _of_profile(advice.profile, used=advice.measured is not None)
     for step in advice.together:
         names = ", ".join(change.name for change in step.changes)
         yield f"{step.name}: {names}, predicted as one step and not multiplied ({_asked(step)})"
@@ -71,13 +71,15 @@ def _notes(advice: Advice) -> Iterator[str]:
     yield from total_notes(total for total in totals if total is not None)
 
 
-def _not_used(profile: Measured) -> str:
-    """Why the time of a profile is not that of the step."""
+def _of_profile(profile: Measured, *, used: bool) -> str:
+    """Why the time of a profile is that of the step, or is not."""
     pieces = f"the file holds times of pieces, {show(profile.seconds, 's')} together"
     if profile.span is not None and profile.idle is not None:
         idle = f"{percent(profile.idle)} of {show(profile.span, 's')} idle"
         busy = f"the device was busy for {show(profile.seconds, 's')} ({idle})"
         pieces = f"under the profiler, which slows the host, {busy}"
+    if used:
+        return f"{pieces}: the device decides, and its busy time is taken for that of the step"
     return f"{pieces}: that is not the step's time and is not used; measure the step, and advise on its record file"
 
 

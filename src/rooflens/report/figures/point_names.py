@@ -137,7 +137,7 @@ def _case_line(text: str) -> TextLine:
 
 
 def point_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointName]:
-    """Return the pieces to name, largest share of time first.
+    """Return the pieces to name, largest share of time first; of many those with a share that is worth it.
 
     Marks at one spot are named together. An estimated and an observed point are named once, and so is a case on many
     devices, where it is quickest: there the rims tell the devices.
@@ -149,8 +149,8 @@ def point_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointN
         spot = (round(_SAME_SPOT * math.log10(mark.x)), round(_SAME_SPOT * math.log10(mark.y)))
         alike.setdefault((spot, mark.group, mark.source, mark.device, mark.whole), []).append(one)
     shares = [(sum(one.mark.share for one in same), same) for same in alike.values()]
-    # Numbers are short and explained below the figure: all of them are wanted.
-    part = 0.0 if figure.listing else _SMALLEST_NAMED
+    # Numbers are short and explained below the figure: all of them are wanted. So are names that are few.
+    part = 0.0 if figure.listing or len(shares) <= _MOST_NAMED else _SMALLEST_NAMED
     least = part * max((share for share, same in shares if not same[0].mark.whole), default=0.0)
     shares.sort(key=lambda item: (not item[1][0].mark.whole, -item[0], -item[1][0].mark.y if many else 0.0))
     names: dict[tuple[str, int | None], PointName] = {}
