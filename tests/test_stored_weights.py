@@ -97,6 +97,7 @@ def _model(found: rl.RecordSet) -> Record:
         ({"quant_method": "mxfp4", "modules_to_not_convert": ["a,b"]}, {}),
         ({"quant_method": "mxfp4", "modules_to_not_convert": ["re:(a|b)"]}, {}),
         ({"quant_method": "mxfp4", "modules_to_not_convert": "lm_head"}, {}),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": ["a"] * 2001}, {}),
         ({"quant_method": ["a\x1b[2J"]}, {}),
         ("int4", {}),
     ],
@@ -112,6 +113,13 @@ def test_which_parts_of_a_model_with_more_than_words_gptq_stores_so_is_not_known
     stored = stored_weights(GPTQ, 2, has_more=True)
     assert stored is not None
     assert not stored.options
+
+
+def test_names_that_no_module_has_are_told_briefly(decoded: Callable[..., rl.RecordSet]) -> None:
+    names = ["lm_head", *(f"model.layers.{n}.gate" for n in range(2, 9))]
+    found = decoded({"quant_method": "mxfp4", "modules_to_not_convert": names})
+    shown = ", ".join(names[1:4])
+    assert f"weights_except: no module is called {shown} and 4 more names" in _model(found).notes
 
 
 def test_an_estimate_follows_the_configuration(decoded: Callable[..., rl.RecordSet]) -> None:

@@ -218,7 +218,8 @@ def _unknown_names(trace: Trace, names: Sequence[str]) -> Iterator[str]:
     paths = {one.path for one in trace.modules or ()} | {operation.path for operation in trace.operations}
     unknown = [name for name in names if not any(_is_in(path, name) for path in paths)]
     if unknown:
-        yield f"weights_except: no module is called {', '.join(unknown)}"
+        more = f" and {len(unknown) - 3} more names" if len(unknown) > 3 else ""
+        yield f"weights_except: no module is called {', '.join(unknown[:3])}{more}"
 
 
 def _of_vocabulary(

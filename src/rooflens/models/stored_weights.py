@@ -21,7 +21,7 @@ _INT_BITS = {4: "int4", 8: "int8"}
 _USUAL_GROUPS = {"int4": 128, "int8": -1}
 _NAME = re.compile(r"[\w.*-]{1,200}")
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
-_MOST_NAMES = 10_000
+_MOST_NAMES = 2_000
 _LONGEST = 40
 """Characters of the name of a method."""
 
@@ -67,7 +67,7 @@ class StoredWeights:
         return ""
 
 
-def stored_weights(given: object, layers: int, *, has_more: bool = False) -> StoredWeights | None:
+def stored_weights(given: object, layers: object, *, has_more: bool = False) -> StoredWeights | None:
     """Return what a ``quantization_config`` says; None where there is none.
 
     Args:
@@ -81,7 +81,7 @@ def stored_weights(given: object, layers: int, *, has_more: bool = False) -> Sto
     method = cut(" ".join(re.sub(r"[^\w -]", " ", named).split()), _LONGEST)
     known = method in _FORMS and not (method == "gptq" and has_more)
     form = _FORMS[method](table) if known else None
-    names = None if form is None else _names(_kept(method, table), layers)
+    names = None if form is None else _names(_kept(method, table), layers if isinstance(layers, int) else 0)
     if form is None or names is None:
         return StoredWeights(method=method)
     return StoredWeights(method=method, options=form | ({"weights_except": ",".join(names)} if names else {}))

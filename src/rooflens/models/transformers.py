@@ -86,7 +86,7 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
         raise MissingDependency("building a transformers model", "transformers", "llm") from error
     name, config = configuration(name)
     text = text_of(config)
-    layers, has_more = getattr(text, "num_hidden_layers", 0), text is not config
+    layers, has_more = getattr(text, "num_hidden_layers", None), text is not config
     published = [vars(one).pop(KEY, None) for one in (config, text)]  # before anything is built of it
     stored = next((one for one in published if one is not None), None)
     kind, purpose = head(config)
