@@ -39,6 +39,10 @@ def saved(folder: Path, **config: Any) -> str:
     return f"hf:{path}"
 
 
+def unwrapped(text: str) -> str:
+    return " ".join(text.split())
+
+
 def card(memory: float) -> Device:
     found = rl.device("a100-sxm4-40gb")
     return replace(found, facts=found.facts | {"memory": Fact(value=memory)})
@@ -86,6 +90,12 @@ def test_beyond_the_positions_it_is_told_what_memory_holds(tmp_path: Path) -> No
     assert large.in_memory == 2**20  # the first card's answers end no other search
     (line,) = (line.split() for line in rl.table(fits).splitlines() if line.startswith("memory holds  "))
     assert line == ["memory", "holds", str(found.context), ">=", str(2**20)]
+
+
+def test_a_ranking_tells_a_context_beyond_the_positions_too(tmp_path: Path) -> None:
+    model = saved(tmp_path, max_position_embeddings=64)
+    told = CliRunner().invoke(cli, ["rank", model, "--mode", "decode", "--seq-len", "64", "--device", "t4", "-b", "1"])
+    assert "a sequence has 65 tokens, and the configuration of the model names 64 positions" in unwrapped(told.output)
 
 
 def test_each_batch_has_a_context_of_its_own(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
             " expected and bound are those of a larger memory"
         )
     yield from total_notes(row.total for row in rows if row.total is not None)
+    yield from dict.fromkeys(note for r in compared.records if r.case.mode == mode for note in r.notes)
     waiting = [row for row in rows if (p := row.total and row.total.prediction) and p.regime == "host-bound"]
     if waiting:
         names = dict.fromkeys(row.step.device or "" for row in waiting)
