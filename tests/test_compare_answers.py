@@ -67,10 +67,13 @@ def test_a_whole_answer_has_all_of_its_answers() -> None:
         "sequence_tokens_per_second": pytest.approx(4 / 13e-3),
         "tokens_per_second": pytest.approx(16 / 13e-3),
         "cost_per_million_input_tokens": pytest.approx(1e-3 * 6e-3 / 40 * 1e6),
-        "cost_per_million_output_tokens": pytest.approx(1e-3 * 7e-3 / 12 * 1e6),
+        "cost_per_million_output_tokens": pytest.approx(1e-3 * 7e-3 / 16 * 1e6),
         "cost_per_answer": pytest.approx(1e-3 * 13e-3 / 4),
         "memory": 100,
     }
+    # Ten tokens of the prompt and four of the output.
+    of_input, of_output = (known[f"cost_per_million_{way}_tokens"] or 0 for way in ("input", "output"))
+    assert (10 * of_input + 4 * of_output) / 1e6 == pytest.approx(known["cost_per_answer"])
 
 
 def test_prices_of_devices_make_no_other_step(tmp_path: Path) -> None:

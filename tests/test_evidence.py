@@ -191,6 +191,21 @@ def test_pieces_of_a_model_are_added_with_their_calls() -> None:
     assert time.seconds == pytest.approx(5e-3)
 
 
+def test_the_sum_of_times_is_that_of_each_step_as_the_busy_time_is() -> None:
+    # Three steps of 1 + 2 x 3, 2 + 2 x 2 and 6 + 2 x 1 ms: sums of 7, 6 and 8. Medians add up to 2 + 2 x 2.
+    one, two = times(INFERENCE, "forward", 1e-3, 2e-3, 6e-3), times(INFERENCE, "forward", 3e-3, 2e-3, 1e-3)
+    pieces = [replace(r, scope="op", source="profile", calls=n, path=str(n)) for n, r in ((1, one), (2, two))]
+    busy = times(INFERENCE, None, 7e-3, 6e-3, 8e-3).timing
+    whole = Record(case=INFERENCE, source="profile", scope="model", busy=busy)
+    (item,) = join(RecordSet([*pieces, whole]))
+    time = item.measured()
+    assert time is not None
+    assert time.seconds == pytest.approx(7e-3)
+    assert time.summed == pytest.approx(7e-3)
+    fewer = replace(pieces[1], timing=times(INFERENCE, None, 2e-3).timing)  # of one step alone
+    assert join(RecordSet([pieces[0], fewer, whole]))[0].measured().summed == pytest.approx(6e-3)  # type: ignore[union-attr]
+
+
 def test_pieces_of_which_one_was_not_timed_have_no_sum() -> None:
     """A sum over the others is too small, and what is held against it too high."""
     piece = replace(times(INFERENCE, "forward", 1e-3), scope="kernel", source="counters")

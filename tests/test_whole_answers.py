@@ -295,7 +295,7 @@ def test_answers_in_tokens_energy_and_money(tmp_path: Path) -> None:
         "tokens_per_second": pytest.approx(BATCH * 5 / whole),
         "energy_per_token": None,  # neither the least nor the most
         "cost_per_million_input_tokens": pytest.approx(1e-3 * reading / (BATCH * 10) * 1e6),  # 3.6 an hour: 0.001 a s
-        "cost_per_million_output_tokens": pytest.approx(1e-3 * writing / (BATCH * 4) * 1e6),
+        "cost_per_million_output_tokens": pytest.approx(1e-3 * writing / (BATCH * 5) * 1e6),
         "cost_per_answer": pytest.approx(1e-3 * whole / BATCH),
     }
 

@@ -117,7 +117,7 @@ COST_OF_OUTPUT = Quantity(
     "cost /M output",
     better="less",
     number=FactorRatio(
-        dict.fromkeys(("decode", "generate"), (("price", "writing", "million"), ("hour", "batch", "steps")))
+        dict.fromkeys(("decode", "generate"), (("price", "writing", "million"), ("hour", "batch", "output")))
     ),
     timed=True,
 )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import fsum
+from operator import mul
+from statistics import median
 
 from rooflens.predict import KnownTimes, way_of
 from rooflens.records import (
@@ -191,7 +194,8 @@ class Evidence:
                 self._measured[phase] = _measured([r for r in timed if r.phase == phase])
             else:
                 busy = [r for r in self.time if r.busy is not None]
-                self._measured[phase] = _busy(busy, _whole_step(timed, self.phases))
+                pieces = [r for r in timed if r.scope != "model"]
+                self._measured[phase] = _busy(busy, _whole_step(timed, self.phases), pieces)
         return self._measured[phase]
 
     def runs(self, phase: Phase | None = None) -> tuple[Timing, ...]:
@@ -311,18 +315,27 @@ def _whole_step(timed: Sequence[Record], phases: Sequence[Phase]) -> Measured | 
     return _together(known if rest is None else [*known, rest])
 
 
-def _busy(profiles: Sequence[Record], step: Measured | None) -> Measured | None:
+def _busy(profiles: Sequence[Record], step: Measured | None, pieces: Sequence[Record]) -> Measured | None:
     """Return the time of a step that was timed piece by piece: that in which any piece ran, where it is known."""
     if not profiles or (step is not None and not step.pieces):
         return step
     pool = _pooled([r.busy for r in profiles if r.busy is not None])
     spans = [r.span for r in profiles if r.span is not None]
     span = _pooled(spans).median if len(spans) == len(profiles) else None
-    summed = step.seconds if step is not None and len(profiles) == 1 else None
+    summed = _summed(pieces) if step is not None and len(profiles) == 1 else None
     idle = 1 - pool.median / span if span else None
     return Measured(
         seconds=pool.median, timing=pool, pooled=len(profiles), pieces=True, summed=summed, span=span, idle=idle
     )
+
+
+def _summed(pieces: Sequence[Record]) -> float | None:
+    """The sum of the times of pieces: the median of the sums of each step, where all were seen in the same steps."""
+    timed = [(r.timing, r.calls) for r in pieces if r.timing is not None]
+    if len(timed) < len(pieces) or len({len(timing.samples) for timing, _ in timed}) != 1:
+        return sum_of_all(r.seconds for r in pieces)
+    steps = zip(*(timing.samples for timing, _ in timed), strict=True)
+    return median(fsum(map(mul, samples, (calls for _, calls in timed))) for samples in steps)
 
 
 def _pooled(timings: Sequence[Timing]) -> Timing:
