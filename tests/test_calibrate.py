@@ -152,6 +152,20 @@ class TestRun:
         assert given == pytest.approx([3.5, 2 / 3])
         assert found.notes == ("2 not measured: no time left", "3 not measured: no time left")
 
+    def test_what_a_bound_needs_is_measured_when_all_time_is_gone(self) -> None:
+        clock, given = Hands(), []
+
+        def spend(name: str, _: Bench, seconds: float) -> MeasuredRates:
+            given.append((name, seconds))
+            clock.pass_by(5.0)
+            return MeasuredRates()
+
+        names = ("dram", "matmul.fp32", "matmul.bf16")
+        found = run([Task(name, 1, partial(spend, name)) for name in names], bench(), 3.0, now=lambda: clock.time)
+        # 2.1 of 3 s are planned with, in 3 shares; after 5 s none is left, and products in fp32 get a second.
+        assert given == [("dram", pytest.approx(0.7)), ("matmul.fp32", 1.0)]
+        assert found.notes == ("matmul.bf16 not measured: no time left",)
+
     def test_progress_ends_at_one(self) -> None:
         told: list[tuple[float, str]] = []
         run(

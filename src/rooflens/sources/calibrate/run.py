@@ -27,6 +27,8 @@ USED = 0.7
 """Share of the budget that is planned; the rest is for allocating, building and overrunning."""
 LATE, LATE_SECONDS = 0.9, 1.0
 """Until this share of the budget, a task for which the others left no time still gets so many seconds."""
+ALWAYS = "dram", "matmul.fp32"
+"""Measured whatever the budget, for as many seconds: without them nearly no step has a bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def run(
         if progress is not None:
             progress(done / total, task.name)
         share = (end - now()) * task.share / (total - done)
-        if share <= 0 and now() >= last:
+        if share <= 0 and now() >= last and task.name not in ALWAYS:
             rates += MeasuredRates(notes=(f"{task.name} not measured: no time left",))
         else:
             rates += _tried(task, replace(bench, earlier=rates), share if share > 0 else LATE_SECONDS)
@@ -113,7 +115,7 @@ def _tried(task: Task, bench: Bench, seconds: float) -> MeasuredRates:
 
 def tasks(where: str, compiled: bool = True) -> list[Task]:
     """All tasks, the most wanted first; our own kernels come last: a bad one spoils what follows."""
-    ordered = sorted(precisions(where), key=lambda p: p != "fp32")  # without dram and fp32 nearly no step has a bound
+    ordered = sorted(precisions(where), key=lambda p: f"matmul.{p}" not in ALWAYS)
     products = [Task(f"matmul.{p}", 8 if p == "bf16" else 4, partial(matrix, p)) for p in ordered]
     wanted = [Task("dram", 8, memory.dram), *products, Task("overhead", 1, overhead.overhead)]
     if where == "cuda":
