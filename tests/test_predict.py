@@ -519,7 +519,7 @@ def test_a_phase_takes_what_it_adds_to_those_before() -> None:
     some = tuple(tensor(10) for _ in range(50))
     first = _as_record(call("relu", tensor(10**8), self=tensor(10**8)), "forward")
     step = _as_record(call("_foreach_add_", some, self=some, other=some), "optimizer")
-    of = card(host__list=10e-6, host__tensor=2e-6, launch__gap=0, launch__among=1)
+    of = card(host__list=10e-6, host__tensor=2e-6, launch__gap=0)
     alone = predicted([step], of, Conduct(), "optimizer")
     behind = predicted([step], of, Conduct(before=(first,)), "optimizer")
     whole, forward = predicted([first, step], of, Conduct()), predicted([first], of, Conduct(), "forward")

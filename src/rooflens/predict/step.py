@@ -118,7 +118,7 @@ def predicted(
     if not conduct.step:
         return part.takes(part.device, "pieces")
     if conduct.way == "graph" and not card.launches_itself:
-        return part.takes(sum(_among(its, card, "launch.handover") for its in part.doing), "graph")
+        return part.takes(sum(_among(its, card, graph=True) for its in part.doing), "graph")
     return _with_host(part, conduct, phase)
 
 
@@ -166,15 +166,18 @@ def _doing(record: Record, card: Card, conduct: Conduct) -> _Doing:
     return _Doing(record, seconds, launches, replayed)
 
 
-def _among(its: _Doing, card: Card, between: str) -> float:
+def _among(its: _Doing, card: Card, *, graph: bool) -> float:
     """Seconds of the calls of a record among others, with what passes between them."""
-    among = "launch.among_backward" if its.record.phase == "backward" else "launch.among"
-    return its.seconds * card[among] + its.launches * card[between]
+    if its.record.phase == "backward":
+        seconds = its.seconds * card["launch.backward"]
+    else:
+        seconds = its.seconds * card["launch.among"] if graph else its.seconds
+    return seconds + its.launches * card["launch.handover" if graph else "launch.gap"]
 
 
 def _launched(doing: Sequence[_Doing], card: Card, conduct: Conduct) -> list[Launched]:
     """The calls of each record as the host launches them: compiled code at once, else operation by operation."""
-    device = [_among(its, card, "launch.gap") for its in doing]
+    device = [_among(its, card, graph=False) for its in doing]
     if conduct.way == "compiled":
         issued = [its.launches * card["host.compiled"] for its in doing]
         kernels = [Launched(launching, busy, 1) for launching, busy in zip(issued, device, strict=True)]
