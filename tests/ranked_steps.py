@@ -18,6 +18,7 @@ CONSTANTS = {
     "stream.start": 0.0,
     "stream.share_wide": 0.8,
     "host.operation": 0.0,
+    "host.start": 0.0,
     "launch.gap": 0.0,
     "launch.handover": 0.0,
     "launch.among": 1.0,

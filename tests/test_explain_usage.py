@@ -201,14 +201,16 @@ def test_a_time_limit_may_be_a_fraction_of_a_second(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_expected_time_of_a_step_is_told_with_its_parts() -> None:
-    # 1 ms on the device at 0.8 of 1 TB/s, 10 ms on the host: the step waits for it.
+    # 10 ms on the host, then 1 ms on the device at 0.8 of 1 TB/s.
     card = a_card("one", host__operation=0.01)
     (whole,) = rl.explain(relu_on(card), path="").chapters
     (expected,) = whole.expected
     assert (expected.busy, expected.host) == pytest.approx((1e-3, 0.01))
     assert expected.waits_for == "host-bound"
     assert dict(expected.families) == {"elementwise": pytest.approx(1e-3)}
-    assert expected.seconds == pytest.approx(0.01)
+    assert expected.seconds == pytest.approx(0.011)
     text = rl.explain(relu_on(card), path="").text
-    for told in ("expected on one\n", "10.00 ms for launching them", "host-bound: the longer one"):
-        assert told in text
+    assert "expected on one\n" in text
+    words = " ".join(text.split())
+    assert "10.00 ms for launching them" in words
+    assert "host-bound: a call begins when it is launched" in words

@@ -519,7 +519,7 @@ def test_a_phase_takes_what_it_adds_to_those_before() -> None:
     some = tuple(tensor(10) for _ in range(50))
     first = _as_record(call("relu", tensor(10**8), self=tensor(10**8)), "forward")
     step = _as_record(call("_foreach_add_", some, self=some, other=some), "optimizer")
-    of = card(host__list=10e-6, host__tensor=2e-6, launch__gap=0)
+    of = card(host__list=10e-6, host__tensor=2e-6, host__start=0, launch__gap=0)
     alone = predicted([step], of, Conduct(), "optimizer")
     behind = predicted([step], of, Conduct(before=(first,)), "optimizer")
     whole, forward = predicted([first, step], of, Conduct()), predicted([first], of, Conduct(), "forward")
@@ -548,6 +548,29 @@ def test_gradients_that_meet_are_added_by_no_node_of_autograd() -> None:
     x, of = tensor(4), card(host__operation=3.0, host__backward=1.0)
     assert dispatching(_as_record(call("add", x, self=x, other=x), "backward"), of) == 3
     assert dispatching(_as_record(call("mul", x, self=x, other=x), "backward"), of) == 3 + 1
+
+
+def test_a_step_begins_when_the_host_has_got_to_its_first_kernel() -> None:
+    """A step, and its first phase, wait for that; a later phase does not, nor does a graph."""
+    first, then = (_as_record(call("relu", tensor(10), self=tensor(10)), phase) for phase in ("forward", "backward"))
+    took = []
+    for start in (0.0, 1.0):
+        of = card(host__start=start)
+        found = (
+            predicted([first, then], of, Conduct()),
+            predicted([first], of, Conduct(), "forward"),
+            predicted([then], of, Conduct(before=(first,)), "backward"),
+            predicted([first], of, Conduct(way="graph")),
+        )
+        took.append([None if its is None else its.seconds for its in found])
+    assert [b - a for a, b in zip(*took, strict=True)] == pytest.approx([1, 1, 0, 0])  # type: ignore[operator]
+
+
+def test_backward_has_the_pace_of_its_own_thread() -> None:
+    x, of = tensor(4), card(host__operation=3.0, host__backward=1.0, host__node=2.0, host__view=5.0, host__thread=0.5)
+    assert dispatching(_as_record(call("mul", x, self=x, other=x), "backward"), of) == (3 + 1) / 2
+    assert dispatching(_as_record(call("mul", x, self=x, other=x), "forward"), of) == 3
+    assert around([HostCalls(path="", phase="backward", views=3, module_calls=0)], of) == 3 * 2 / 2
 
 
 def test_a_view_in_a_backward_pass_is_a_node_of_autograd() -> None:

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner
@@ -193,6 +193,15 @@ def test_a_device_that_cannot_run_the_step_may_have_a_price() -> None:
     lacks = Failure(case=case, source="estimate", stage="bound", kind="unsupported", message="no bf16: it has fp16")
     records = RecordSet(relu_on(FAST).records, devices={"fast": FAST}, failures=[lacks])
     assert order(ranked(records, by="cost", prices={"fast": 3, "slow": 1})) == [("fast", 100)]
+
+
+@pytest.mark.parametrize("by", ["cost", "energy"])
+def test_a_device_without_a_price_or_a_power_has_its_best_batch(by: Literal["cost", "energy"]) -> None:
+    """A host that takes 10 ms for a step is paid by more samples, whatever they cost."""
+    free = a_card("free", host__operation=0.01)
+    free = replace(free, facts={name: fact for name, fact in free.facts.items() if name != "power"})
+    found = ranked(steps(relu_on(SLOW), *(relu_on(free, batch) for batch in (1, 100))), by=by, prices={"slow": 1})
+    assert [row.step.batch for row in found.rows if row.best and row.step.device == "free"] == [100]
 
 
 def test_files_of_estimates_on_several_devices_are_ranked(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ TABLES: tuple[tuple[str, tuple[str, ...], Chosen, Key], ...] = (
         lambda row: (row.level, row.dtype, row.batch),
     ),
     (
-        "Training steps of 23 of these models in autocast, batch 64, eager",
+        "Training steps of these models in autocast, batch 64, eager",
         ("level", "phase", "waits for"),
         lambda row: row.source == "H200, 46 models" and row.mode.startswith("train"),
         lambda row: (row.level, row.mode, row.regime),

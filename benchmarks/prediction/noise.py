@@ -15,7 +15,7 @@ from benchmarks.prediction.tables import quantile
 def table() -> str:
     """A line for each way to compare a time with one that should be equal, or smaller."""
     lines = ["| what | pairs | median | p90 |", "|---|---|---|---|"]
-    for name, values in (*_sessions(), *_repeats()):
+    for name, values in (*_sessions(), *_trained(), *_repeats()):
         lines.append(f"| {name} | {len(values)} | {100 * median(values):.1f} % | {100 * quantile(values, 0.9):.0f} % |")
     faster, pairs = _faster()
     lines.append(f"| eager steps of the next larger batch that took over 10 % less | {pairs} | {faster} of them | - |")
@@ -40,6 +40,19 @@ def _sessions() -> Iterator[tuple[str, list[float]]]:
                 yield f"two sessions, {way}, batch {'1' if small else '32 and 256'}", some
     scaled = [abs(b["eager"] / a["eager"] * a["layer"] / b["layer"] - 1) for a, b in twice if a["batch"] == 1]
     yield "two sessions, eager, batch 1, over the time of a small layer", scaled
+
+
+def _trained() -> Iterator[tuple[str, list[float]]]:
+    """The same training step in an earlier session, and with probes of the host around each step."""
+    seen: dict[str, list[dict[str, Any]]] = {}
+    for row in _rows(H200 / "truth.jsonl"):
+        if row["mode"] == "train":
+            seen.setdefault(row["model"], []).append(row)
+    twice = [pair for pair in seen.values() if len(pair) == 2]
+    yield "two sessions, training", [abs(b["eager"] / a["eager"] - 1) for a, b in twice]
+    scaled = [abs(b["eager"] / a["eager"] * a["layer"] / b["layer"] - 1) for a, b in twice]
+    yield "two sessions, training, over the time of a small layer", scaled
+    yield "range of up to 9 training steps whose probes agree", [row["spread"] for row in (b for _, b in twice)]
 
 
 def _repeats() -> Iterator[tuple[str, list[float]]]:

@@ -36,6 +36,7 @@ from rooflens.records import ANSWER_PHASES, Call, Device, Phase, Record, Work
 from rooflens.records.calls import from_plain
 from rooflens.results import RecordSet
 from rooflens.roofline import bound
+from rooflens.sources.calibrate.host_costs import scaled_host
 
 TIMING = Path(__file__).resolve().parents[3] / "shared" / "data" / "own" / "timing.json"
 RESULTS = Path(__file__).parents[1] / "results"
@@ -71,14 +72,12 @@ def timed_suite(name: str) -> tuple[TimedCall, ...]:
 
 
 @cache
-def calibrated(name: str, layer: float | None = None) -> Card:
-    """A card with the constants that its suite tells, and its host by the time of a small layer."""
+def calibrated(name: str, layer: float | None = None, gradients: float | None = None) -> Card:
+    """A card with the constants that its suite tells, and its host by the times of a small layer and its gradients."""
     device = rl.device(name)
     constants = _constants(name)
     if layer is not None:
-        known = generation(GENERAL).values
-        names = [n for n in known if n.startswith("host.") and n not in ("host.layer", "host.autocast")]
-        constants = constants | {n: known[n] * layer / known["host.layer"] for n in names}
+        constants = constants | scaled_host(generation(GENERAL).values, layer, gradients)
     card = card_of(replace(device, constants=constants))
     assert card is not None
     return card
@@ -230,7 +229,9 @@ def unseen(traces: Traces) -> Iterator[Judged]:
     sheets = on_sheets(rl.device("h200"))
     for line in (H200 / "truth.jsonl").read_text().splitlines():
         row = json.loads(line)
-        own = calibrated("h200", row["layer"])
+        if row["mode"] == "train" and "gradients" not in row:
+            continue  # measured again, with probes of the host around each step
+        own = calibrated("h200", row["layer"], row.get("gradients"))
         for phase, way, mode, seconds in _timed(row):
             language = mode in ("prefill", "decode")
             records = traces.step(row, captured=language and way == "graph")

@@ -165,9 +165,13 @@ def ranked(
 
 def _in_order(rows: Iterable[RankedDevice], by: RankedBy) -> Iterator[RankedDevice]:
     """Yield the rows of one step, device by device."""
+
+    def standing(row: RankedDevice) -> tuple[object, ...]:
+        return row.standing(by), row.standing("throughput")  # a device without a price has a best batch all the same
+
     devices = grouped_by(rows, lambda row: row.step.device)
-    best = {device: min(its, key=lambda row: row.standing(by)) for device, its in devices.items()}
-    for device in sorted(best, key=lambda device: best[device].standing(by)):
+    best = {device: min(its, key=standing) for device, its in devices.items()}
+    for device in sorted(best, key=lambda device: standing(best[device])):
         for row in devices[device]:
             yield replace(row, best=row is best[device])
 

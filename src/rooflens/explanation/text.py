@@ -136,7 +136,7 @@ def _consists(expected: ExpectedOnDevice) -> Iterator[_Block]:
         "pieces": "on the device alone",
         "graph": "no host, and the time between kernels",
         "in turn": "host and device are one",
-    }.get(expected.waits_for, f"{expected.waits_for}: the longer one, and more where both are alike")
+    }.get(expected.waits_for, f"{expected.waits_for}: a call begins when it is launched and the one before is done")
     band = show_range(expected.low, expected.high, "s")
     yield _Labelled("expected", f"{show(expected.seconds, 's')} ({band}); {how}")
 

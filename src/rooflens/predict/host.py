@@ -2,7 +2,7 @@
 
 A host differs from another by a factor of two, and no data sheet of a GPU tells of it: these are the constants of a
 middle one, until `rooflens calibrate --suite` has measured on the target how fast it is. In autocast each operation of
-a forward pass costs more.
+a forward pass costs more. Backward runs on a thread of its own, which may be faster or slower than the one of forward.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def dispatching(record: Record, card: Card) -> float:
         return card["host.list"] + card["host.tensor"] * sum(isinstance(t, Tensor) for its in lists for t in its)
     seconds = card[f"host.{record.kind}" if record.kind in _DEARER else "host.operation"]
     if record.phase == "backward":
-        return seconds * _runs(record) + (0.0 if record.name in _OF_ENGINE else card["host.backward"])
+        node = 0.0 if record.name in _OF_ENGINE else card["host.backward"]
+        return (seconds * _runs(record) + node) * card["host.thread"]
     return seconds * (card["host.autocast"] if record.case.dtype.startswith("amp-") else 1.0)
 
 
@@ -43,4 +44,4 @@ def around(calls: Iterable[HostCalls], card: Card) -> float:
         else:
             views += c.views
         modules += c.module_calls or 0
-    return views * card["host.view"] + nodes * card["host.node"] + modules * card["host.module"]
+    return views * card["host.view"] + nodes * card["host.node"] * card["host.thread"] + modules * card["host.module"]

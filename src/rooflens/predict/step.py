@@ -130,6 +130,8 @@ def _with_host(part: _Part, conduct: Conduct, phase: Phase | None) -> Prediction
         return part.takes(part.device + hosts, "in turn", hosts)
     before = tuple(_doing(record, card, conduct) for record in conduct.before if record.work is not None)
     earlier, mine = _launched(before, card, conduct), _launched(part.doing, card, conduct)
+    if conduct.way == "eager":
+        (earlier or mine).insert(0, Launched(card["host.start"], 0.0, 1))
     begun, issued = two_queues(earlier)
     seconds, hosts = two_queues([*earlier, *mine])[0] - begun, sum(its.host for its in mine)
     waited = hosts - (begun - issued)  # what is launched while the device is busy with earlier phases costs nothing
