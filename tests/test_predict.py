@@ -563,7 +563,7 @@ def test_a_step_begins_when_the_host_has_got_to_its_first_kernel() -> None:
             predicted([first], of, Conduct(way="graph")),
         )
         took.append([None if its is None else its.seconds for its in found])
-    assert [b - a for a, b in zip(*took, strict=True)] == pytest.approx([1, 1, 0, 0])  # type: ignore[operator]
+    assert [b - a for a, b in zip(*took, strict=True)] == pytest.approx([1, 1, 0, 0])
 
 
 def test_backward_has_the_pace_of_its_own_thread() -> None:
