@@ -152,6 +152,18 @@ def test_records_are_chosen_by_options_of_their_case_and_have_their_sizes_in_col
     assert {row["peak"] for row in rows[3:]} == {"200"}
 
 
+@pytest.mark.parametrize("function", [rl.table, rl.roofline, rl.explore, lambda given: rl.chart("latency", given)])
+@pytest.mark.parametrize(("given", "hint"), [("run.jsonl", r"rl\.read\('run\.jsonl'\)"), (5, "no record set$")])
+def test_what_is_no_record_set_is_told_and_a_file_how_to_read_it(function: Any, given: object, hint: str) -> None:
+    with pytest.raises(InvalidValue, match=hint):
+        function(given)
+
+
+def test_a_table_has_a_width() -> None:
+    with pytest.raises(InvalidValue, match="width is -4; give columns"):
+        rl.table(rl.RecordSet(()), width=-4)
+
+
 FUNCTIONS = [each for name in rl.__all__ if inspect.isfunction(each := getattr(rl, name))]
 HAVE_OPTIONS = [
     each

@@ -66,6 +66,8 @@ def table(
         InvalidValue: an unknown format, piece or column, nothing is known of the pieces, or there is no record and no
             failure.
     """
+    if width is not None and width < 1:
+        raise InvalidValue(f"width is {width}; give columns of text, at least 1")
     sets = [item for item in records if isinstance(item, RecordSet)]
     if len(sets) < len(records):
         if len(records) == 1 and not isinstance(records[0], Fits):

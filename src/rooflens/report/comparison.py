@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from rooflens.compare import (
@@ -60,7 +61,8 @@ def comparison_tables(compared: object, *, for_files: bool = False) -> list[Tabl
         return _with_doubts([SERIES[type(compared[0])](compared)], compared[0])
     if isinstance(compared, Doubtful) and type(compared) in SHOWN:
         return _with_doubts(SHOWN[type(compared)](compared), compared)
-    raise InvalidValue(f"cannot show {type(compared).__name__}: it is no comparison and no record set")
+    hint = f"; read it first: rl.read({str(compared)!r})" if isinstance(compared, str | Path) else ""
+    raise InvalidValue(f"cannot show {type(compared).__name__}: it is no comparison and no record set{hint}")
 
 
 def _with_doubts(tables: Sequence[Table], compared: Doubtful) -> list[Table]:

@@ -151,10 +151,14 @@ class RecordSet(Displayed):
         observed piece by piece each set is a run of its own, and the second one's case has ``run=2``.
 
         Raises:
-            InvalidValue: two sets hold a device of the same name with other rates, or estimates of the same case that
-                differ: totals and bounds would change unseen.
+            InvalidValue: something is no set; or two sets hold a device of the same name with other rates, or
+                estimates of the same case that differ: totals and bounds would change unseen.
         """
         every = [*sets] or [cls(())]
+        strangers: list[object] = [each for each in every if not isinstance(each, RecordSet)]
+        for each in strangers:
+            hint = f"; read it first: rl.read({str(each)!r})" if isinstance(each, str | Path) else ""
+            raise InvalidValue(f"{each!r} is no record set{hint}")
         if len(every) == 1:
             return every[0]
         devices: dict[str, Device] = {}
