@@ -156,9 +156,10 @@ class RecordSet(Displayed):
         """
         every = [*sets] or [cls(())]
         strangers: list[object] = [each for each in every if not isinstance(each, RecordSet)]
-        for each in strangers:
-            hint = f"; read it first: rl.read({str(each)!r})" if isinstance(each, str | Path) else ""
-            raise InvalidValue(f"{each!r} is no record set{hint}")
+        if strangers:
+            first = strangers[0]
+            hint = f"; read it first: rl.read({str(first)!r})" if isinstance(first, str | Path) else ""
+            raise InvalidValue(f"{first!r} is no record set{hint}")
         if len(every) == 1:
             return every[0]
         devices: dict[str, Device] = {}
