@@ -192,9 +192,9 @@ def _value_of(node: _Node, argument: str) -> BlockVersion:
 
 
 def _around(flow: _ValueFlow, softmax: _Node) -> list[_Node]:
-    """A softmax, the products that make its input and use its output, and what is between, as of each row alone.
+    """A softmax, the products that make its input and use its output, and what is between.
 
-    That is element-wise, joins a column (of attention sinks), or finds the maximum of a row.
+    That is element-wise, joins a column (of sinks) to the matrix, or finds the maximum of each row.
     """
     size = _elements(softmax)
     members = {softmax.index: softmax}
@@ -206,10 +206,8 @@ def _around(flow: _ValueFlow, softmax: _Node) -> list[_Node]:
                     members[near.index] = near
                     if near.operation.call.name not in _PRODUCTS:
                         waiting.append(near)
-    for node in list(members.values()):
-        of_rows = (n for n in _down(flow, node, size, _of_a_row) if node.operation.call.name not in _PRODUCTS)
-        members.update((near.index, near) for near in of_rows)
-    return list(members.values())
+    between = [node for node in members.values() if node.operation.call.name not in _PRODUCTS]
+    return [*members.values(), *(near for node in between for near in _down(flow, node, size, _of_a_row))]
 
 
 def _users_in_backward(flow: _ValueFlow, half: list[_Node], size: int) -> Iterator[_Node]:
@@ -228,26 +226,6 @@ def _absorb(members: list[_Node], group: int) -> None:
             member.group = group
 
 
-def _up(flow: _ValueFlow, node: _Node, size: int) -> Iterator[_Node]:
-    for value, access in node.reads:
-        maker = flow.makers.get(value)
-        if maker is not None and _is_matrix(access, size) and _fits(maker, node):
-            yield maker
-
-
-def _down(
-    flow: _ValueFlow, node: _Node, size: int, fits: Callable[[_Node, _Node], bool] | None = None
-) -> Iterator[_Node]:
-    for value, access in node.writes:
-        if _is_matrix(access, size):
-            yield from (user for user in flow.users.get(value, ()) if (fits or _fits)(user, node))
-
-
-def _is_matrix(access: Access, size: int) -> bool:
-    """True of the matrix of weights, which a column may be joined to; with one key it is as large as the column."""
-    return size <= 2 * access.elements <= 2 * size
-
-
 def _fits(near: _Node, node: _Node) -> bool:
     name, same_phase = near.operation.call.name, near.operation.phase == node.operation.phase
     return same_phase and (name in _PRODUCTS or name == "cat" or _kind(near.operation) == "pointwise")
@@ -255,6 +233,24 @@ def _fits(near: _Node, node: _Node) -> bool:
 
 def _of_a_row(near: _Node, node: _Node) -> bool:
     return near.operation.phase == node.operation.phase and family_of(near.operation.call.name) == "reduction"
+
+
+def _is_matrix(access: Access, size: int) -> bool:
+    """True of the matrix of weights, which a column may be joined to; with one key it is as large as the column."""
+    return size <= 2 * access.elements <= 2 * size
+
+
+def _up(flow: _ValueFlow, node: _Node, size: int) -> Iterator[_Node]:
+    for value, access in node.reads:
+        maker = flow.makers.get(value)
+        if maker is not None and _is_matrix(access, size) and _fits(maker, node):
+            yield maker
+
+
+def _down(flow: _ValueFlow, node: _Node, size: int, fits: Callable[[_Node, _Node], bool] = _fits) -> Iterator[_Node]:
+    for value, access in node.writes:
+        if _is_matrix(access, size):
+            yield from (user for user in flow.users.get(value, ()) if fits(user, node))
 
 
 def _charges(flow: _ValueFlow, lasting: frozenset[int]) -> Iterator[tuple[int, int]]:
