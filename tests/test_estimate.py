@@ -126,7 +126,7 @@ def test_causal_attention_is_counted_in_full_and_timed_by_half() -> None:
     assert full.total().matmul_flops == 4 * pairs * 128
     assert half.total().matmul_flops == 4 * visible * 128
     assert full.total().seconds == half.total().seconds
-    assert "counted in full" in full.notes[0]
+    assert "those of all pairs" in full.notes[0]
     assert "counted as the half" in half.notes[0]
 
 
