@@ -167,6 +167,7 @@ def test_runs_in_pieces_of_one_case_stand_side_by_side_and_are_never_added() -> 
     assert name_of(runs[0].case, differing(together.cases)) == "run=1"
     with pytest.raises(AmbiguousResult, match="run=2"):
         together.where(source="counters").total()
+    assert [together.where(source="counters", run=n).total().measured_seconds for n in (1, 2, 3)] == [3e-3, 4e-3, 6e-3]
 
 
 def test_runs_of_a_profiler_and_of_a_replay_are_not_added_either() -> None:
@@ -175,6 +176,24 @@ def test_runs_of_a_profiler_and_of_a_replay_are_not_added_either() -> None:
         sets = [RecordSet(replace(r, source=source, work=None) for r in run) for run in (one, other)]
         found = [item.measured().seconds for item in join(estimated() + sets[0] + sets[1])]  # type: ignore[union-attr]
         assert found == pytest.approx([2e-3, 4e-3])
+
+
+def test_parts_that_were_chosen_of_one_run_are_that_run() -> None:
+    # Two kernels of 1 MFLOP forward, one backward; forward is given twice.
+    forward, rest = counted(1e-3, 2e-3).records, counted(4e-3).records
+    run = RecordSet([replace(r, phase="forward") for r in forward] + [replace(r, phase="backward") for r in rest])
+    first, last = run.where(phase="forward"), run.where(phase="backward")
+    (item,) = join(first + last + first)
+    assert item.total().flops == 3e6  # type: ignore[union-attr]
+    assert item.measured().seconds == pytest.approx(7e-3)  # type: ignore[union-attr]
+    beside = RecordSet.union([first, counted(5e-3), last])
+    assert [item.measured().seconds for item in join(beside)] == pytest.approx([7e-3, 5e-3])  # type: ignore[union-attr]
+
+
+def test_two_second_runs_of_other_files_are_told_apart() -> None:
+    seconds = [(counted(1e-3) + counted(each)).where(run=2) for each in (2e-3, 3e-3, 4e-3)]
+    found = join(RecordSet.union(seconds))
+    assert [dict(item.case.options)["run"] for item in found] == [2, 3, 4]
 
 
 def test_a_measurement_that_is_given_twice_is_one() -> None:

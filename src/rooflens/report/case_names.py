@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rooflens.records import Case, Phase, Source
-from rooflens.runs.options import RUN
+from rooflens.runs.options import FIRST_RUN, RUN
 
 PHASE_WORDS: Mapping[Phase | None, str] = {
     "forward": "forward",
@@ -83,5 +83,5 @@ def _text(case: Case, field: str) -> str:
     """Return the value of a field or of an option; "" where a case has none."""
     if field in _FIELDS:
         return _FIELDS[field](case)
-    value = dict(case.options).get(field, 1 if field == RUN else None)
+    value = dict(case.options).get(field, FIRST_RUN if field == RUN else None)
     return "" if value is None else f"{field}={value}"

@@ -32,7 +32,7 @@ from rooflens.records import (
 )
 from rooflens.results import frames
 from rooflens.results.chosen_records import check_conditions, hold_for_cases, meets
-from rooflens.results.several_runs import SeveralRuns, alike
+from rooflens.results.several_runs import SeveralRuns, alike, each_once
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
 
@@ -148,7 +148,8 @@ class RecordSet(Displayed):
         """Return all sets together, the empty one of none; of their environments what all say alike is kept.
 
         What several hold alike is kept once. Several measurements of a whole are samples of the same thing; of what was
-        observed piece by piece each set is a run of its own, and the second one's case has ``run=2``.
+        observed piece by piece each set is a run of its own, and the second one's case has ``run=2``; parts that
+        `where` took from one set are of one run.
 
         Raises:
             InvalidValue: something is no set; or two sets hold a device of the same name with other rates, or
@@ -168,6 +169,8 @@ class RecordSet(Displayed):
         holder: dict[Case, RecordSet] = {}
         records: list[Record] = []
         runs = SeveralRuns()
+        origins = grouped_by(every, lambda each: id(each._bounds))
+        chosen = {of: each_once(sets) for of, sets in origins.items()}
         for each in every:
             for name, device in each.devices.items():
                 devices[name] = devices.get(name, device).joined(device)
@@ -177,7 +180,8 @@ class RecordSet(Displayed):
                     what = f"the sets hold two different estimates of {case.label()!r}"
                     raise InvalidValue(f"{what}; if these are two modules, give them names (name=)")
             records += (r for r in each.summed if r.source == "estimate" and r.case not in estimates)
-            records += runs.apart([r for r in each.summed if r.source != "estimate"])
+            together = chosen.pop(id(each._bounds), ())  # with the first of them
+            records += runs.apart([r for r in together if r.source != "estimate"])
             new = own.keys() - estimates.keys()
             estimates |= {case: own[case] for case in new}
             holder |= dict.fromkeys(new, each)
@@ -189,6 +193,7 @@ class RecordSet(Displayed):
             devices=devices,
             failures=(failure for each in every for failure in each.failures),
             environment=reduce(lambda one, other: one and other and one.common(other), (e.environment for e in every)),
+            bounds=every[0]._bounds if len(origins) == 1 else None,
         )
 
     def _estimates_alike(self, case: Case, ours: list[Record], other: RecordSet, its: list[Record]) -> bool:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from rooflens.records import Case, Record, Source
 from rooflens.results.totals import grouped_by
-from rooflens.runs.options import RUN
+from rooflens.runs.options import FIRST_RUN, RUN
+
+
+class _Held(Protocol):
+    """What has records."""
+
+    summed: tuple[Record, ...]
 
 
 class SeveralRuns:
@@ -36,7 +43,7 @@ class SeveralRuns:
         if any(len(run) == len(own) and alike(_of(plain, run), _of(plain, own)) for _, run in seen):
             return None
         taken = {its for its, run in seen if _in_pieces(run)} if _in_pieces(own) else set[Case]()
-        names = (case, *(_numbered(plain, n) for n in range(2, len(seen) + 2)))
+        names = (case, *(_numbered(plain, n) for n in range(FIRST_RUN + 1, FIRST_RUN + len(seen) + 2)))
         free = next(name for name in names if name not in taken)
         seen.append((free, own))
         return free
@@ -57,3 +64,8 @@ def _of(case: Case, run: Sequence[Record]) -> list[Record]:
 def alike(one: Sequence[Record], other: Sequence[Record]) -> bool:
     """Return True if records tell the same; notes may tell of the files that they come from."""
     return one == other or [replace(r, notes=()) for r in one] == [replace(r, notes=()) for r in other]
+
+
+def each_once(parts: Iterable[_Held]) -> list[Record]:
+    """Return the records of parts of one set, those that several parts hold once; equal ones may be two launches."""
+    return list({id(record): record for part in parts for record in part.summed}.values())

@@ -336,6 +336,8 @@ COUNTING = frozenset(line.name for line in OPTIONS.values() if line.concerns == 
 """Options that say how an estimate counts, and not what runs."""
 RUN = "run"
 """Which run of its case something is, where several were observed piece by piece. Nobody gives it."""
+FIRST_RUN = 1
+"""The run of a case that names none."""
 RUNNING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "running" and line.recorded) | {RUN}
 """Options that say how a step was run, and not what it computes."""
 PRICED = frozenset(line.name for line in OPTIONS.values() if line.concerns == "price")
