@@ -66,6 +66,11 @@ def test_a_record_file_is_held_against_other_ceilings(tmp_path: Path) -> None:
     assert "the ceilings are those of mine; the file has those of h200-sxm-141gb" in read.notes
     (row,) = rows(rl.read(tmp_path / "run.jsonl"))
     assert row.ceilings["l1"] is None
+    # A file that names no device takes the one that is named, and nothing is replaced.
+    RecordSet([replace(its, case=replace(its.case, device=None))]).save(tmp_path / "any.jsonl")
+    unnamed = rl.read(tmp_path / "any.jsonl", device=calibrated)
+    assert [case.device for case in unnamed.cases] == ["mine"]
+    assert not any("the ceilings are" in note for note in unnamed.notes)
     # A comparison of devices keeps them: nobody knows which was meant.
     other = replace(its, case=replace(its.case, device="t4"))
     RecordSet([its, other], devices={DEVICE.name: DEVICE}).save(tmp_path / "two.jsonl")

@@ -87,7 +87,7 @@ def rank(
     return ranked(records, by=by, prices=known, best_only=trying, cuda_graph=cuda_graph)
 
 
-HARDLY = 0.05
+HARDLY_IDLE = 0.05
 """Share of a profiled step in which its device waits, up to which the device decides on its time."""
 MOST_STEPS = 8
 """Steps of a file that are advised on at once: each is estimated some ten times."""
@@ -155,9 +155,12 @@ def _advised(
     A profiler slows the host alone, so that without it the device waits less: such a step takes the busy time, or
     little more. Otherwise what was timed piece by piece is told, and not used as its time.
     """
-    used = measured is not None and (not measured.pieces or (measured.idle is not None and measured.idle <= HARDLY))
-    advice = advised(request, target, measured.seconds if measured and used else None, limit=limit, progress=progress)
-    return replace(advice, profile=measured if measured is not None and measured.pieces else None)
+    seconds = profile = None
+    if measured is not None:
+        decides = measured.idle is not None and measured.idle <= HARDLY_IDLE
+        seconds = measured.seconds if decides or not measured.pieces else None
+        profile = measured if measured.pieces else None
+    return replace(advised(request, target, seconds, limit=limit, progress=progress), profile=profile)
 
 
 def _targets(device: str | Device | Sequence[str | Device] | None) -> tuple[Device, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rooflens.errors import cut
-from rooflens.runs.options import PUBLISHED, WITHOUT_GRADIENTS, Options
+from rooflens.runs.options import WITHOUT_GRADIENTS, Options
 from rooflens.runs.run import Run
 
 KEY = "quantization_config"
@@ -52,7 +52,7 @@ class StoredWeights:
 
     def note(self, options: Options) -> str:
         """What a reader must know of a run's weights; nothing where its options name another format."""
-        published = f"{PUBLISHED}{self.method} ({KEY})"
+        published = f"the configuration stores weights in {self.method} ({KEY})"
         typed = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
         if options.weights is None and typed:
             where = " where a device has a rate for products on fp8" if self.options["weights"] == "fp8" else ""

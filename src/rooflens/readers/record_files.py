@@ -47,7 +47,8 @@ def _on_device(file: RecordFile, device: Device) -> tuple[RecordFile, list[str]]
         told = ", ".join(sorted(name or "none" for name in names))
         return file, [f"the cases are of several devices ({told}), so they keep these"]
     (name,) = names or {device.name}
-    notes = [f"the ceilings are those of {device.name}; the file has those of {name}"] if name != device.name else []
+    others = name not in (None, device.name)
+    notes = [f"the ceilings are those of {device.name}; the file has those of {name}"] if others else []
     moved = file.with_cases(lambda case: replace(case, device=device.name))
     return replace(moved, devices={**file.devices, device.name: device}), notes
 

@@ -18,7 +18,6 @@ from rooflens.results import Quantity
 from rooflens.results.answers import COST_PER_ANSWER, COST_PER_SAMPLE
 from rooflens.results.quantities import MEMORY, PARAMETERS
 from rooflens.results.totals import grouped_by
-from rooflens.runs.options import PUBLISHED
 from rooflens.units import show
 
 _SMALL = {COST_PER_SAMPLE: (1e6, "cost /M samples"), COST_PER_ANSWER: (1e3, "cost /1000 answers")}
@@ -125,7 +124,7 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
             " expected and bound are those of a larger memory"
         )
     yield from total_notes(row.total for row in rows if row.total is not None)
-    yield from dict.fromkeys(note for r in compared.records if r.case.mode == mode for note in r.notes)
+    yield from compared.records.where(mode=mode).notes
     waiting = [row for row in rows if (p := row.total and row.total.prediction) and p.regime == "host-bound"]
     if waiting:
         names = dict.fromkeys(row.step.device or "" for row in waiting)
@@ -134,7 +133,6 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
             " less work for the host gives"
         )
     yield from number_notes(row.total for row in rows)
-    yield from dict.fromkeys(note for row in rows for note in row.evidence.notes if note.startswith(PUBLISHED))
     if any(row.value("energy") is not None for row in rows):
         energy = quantity_by(mode, "energy").header
         yield f"expected {energy}: the card at its power limit all the time, an upper figure"
