@@ -28,6 +28,7 @@ from rooflens.errors import (
     RecordFileError,
     RooflensError,
     StudyFileError,
+    UnknownModel,
 )
 from rooflens.models import find as find_model
 from rooflens.records import is_record_file
@@ -68,6 +69,24 @@ def test_records_and_devices_may_be_compressed(tmp_path: Path, record_file: Path
     device = tmp_path / "mine.toml"
     device.write_bytes(gzip.compress(DEVICE.encode()))
     assert load_file(device).require("dram").rate == 1e9
+
+
+LONG = "a" * 300
+"""No file system has a file of such a name, and asked for one it says no more than that it is too long."""
+
+
+@pytest.mark.parametrize("name", [LONG, f"{LONG}.onnx", f"{LONG}.py", f"{LONG}.py:model", f"./{LONG}", f"hf:./{LONG}"])
+def test_a_name_too_long_for_a_file_is_no_model(name: str) -> None:
+    with pytest.raises(UnknownModel):
+        find_model(name)
+
+
+@pytest.mark.parametrize(
+    "words", [["read", LONG], ["study", LONG], ["study", "run", f"{LONG}.toml"], ["check", LONG], ["rank", LONG]]
+)
+def test_a_name_too_long_for_a_file_is_no_file(words: list[str]) -> None:
+    done = CliRunner().invoke(cli, words)
+    assert isinstance(done.exception, RooflensError | SystemExit)
 
 
 @pytest.mark.parametrize("name", ["packed.jsonl.gz", "PLAIN.JSONL"])

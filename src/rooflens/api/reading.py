@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +98,7 @@ def _noted(records: Sequence[Record], note: str) -> Sequence[Record]:
 
 def _record_files(path: Path) -> list[Path]:
     """The record files of a folder or of a study's folder; none of a file, or where something else wrote the folder."""
-    folders = (folder for folder in (path, path / CELLS) if folder.is_dir())
+    folders = (folder for folder in (path, path / CELLS) if os.path.isdir(folder))
     return next(filter(None, (sorted(filter(is_record_file, folder.iterdir())) for folder in folders)), [])
 
 

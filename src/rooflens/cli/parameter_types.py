@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -128,7 +129,7 @@ class OutputPath(OptionType):
         path = Path(value)
         if path.suffix.lower() not in self.known:
             self.fail(f"{str(path)!r}: the suffix says what to write; known: {' '.join(self.known)}", param, ctx)
-        if path.is_dir():
+        if os.path.isdir(path):
             self.fail(f"{str(path)!r} is a folder; name a file", param, ctx)
         return path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ class _Study(CommandGroup):
     """Takes a word that is no command for a study file, or for the folder of a study."""
 
     def meant(self, ctx: click.Context, args: Sequence[str]) -> str:
-        command = "run" if args[0].endswith(".toml") else "status" if Path(args[0]).is_dir() else None
+        command = "run" if args[0].endswith(".toml") else "status" if os.path.isdir(args[0]) else None
         return " ".join([ctx.command_path, command, *args]) if command else super().meant(ctx, args)
 
 
@@ -182,7 +183,7 @@ def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | Non
     from rooflens.study import device_notes
     from rooflens.study.status_text import status_text
 
-    for note in device_notes(what) if what.is_file() else ():
+    for note in device_notes(what) if os.path.isfile(what) else ():
         say(note)
     with _live() as live:
         if cluster is None:

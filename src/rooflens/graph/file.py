@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -75,9 +76,9 @@ def read_file(name: str) -> GraphFile:
         ModelError: it cannot be read, or is damaged, too large, or no ONNX model.
     """
     path = Path(name)
-    if not path.exists():
+    if not os.path.exists(path):
         raise UnknownModel("model file", name, [], "; there is no such file")
-    if not path.is_file():  # reading a pipe would never end
+    if not os.path.isfile(path):  # reading a pipe would never end
         raise ModelError(f"cannot read {name}: it is no file")
     try:
         size = path.stat().st_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from math import inf, nan
@@ -54,7 +55,7 @@ def is_file(source: str) -> bool:
 
 def _file(source: str) -> str:
     inside = Path(source) / _IN_A_FOLDER
-    return str(inside) if "/" in source and inside.is_file() else source
+    return str(inside) if "/" in source and os.path.isfile(inside) else source
 
 
 def _of_file(source: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -100,9 +101,9 @@ def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
 
 def _remedy(model: str) -> str:
     """Return what may be named instead of what is no model; of a folder what it lacks."""
-    if not Path(model).is_dir():
+    if not os.path.isdir(model):
         return ALL_NAMES
-    has_one = (Path(model) / "config.json").is_file()
+    has_one = os.path.isfile(Path(model) / "config.json")
     return "; name the folder with a slash before it: ./" + model if has_one else "; it is a folder without config.json"
 
 

@@ -13,6 +13,7 @@ import ast
 import importlib.util
 import inspect
 import operator
+import os
 import sys
 import traceback
 import warnings
@@ -89,7 +90,7 @@ def blueprint(name: str) -> Blueprint:
     """
     path, _, function_name = name.rpartition(":")
     file = Path(path)
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise UnknownModel("model file", path, [], "; there is no such file")
     file = file.resolve()  # now: its code may change the working folder
     function = _function(_read(file, path), path, function_name)
@@ -112,7 +113,7 @@ def blueprint(name: str) -> Blueprint:
 def without_function(path: str) -> UnknownModel:
     """Return the error of a model that is a file alone, with the functions that its text defines; nothing runs."""
     file = Path(path)
-    if not file.is_file():
+    if not os.path.isfile(file):
         return UnknownModel("model file", path, [], "; there is no such file")
     try:
         body = ast.parse(read_text(file)).body

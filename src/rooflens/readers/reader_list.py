@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def read_file(path: Path, context: ReadContext) -> RecordSet:
         return RECORDS.read(path, context)
     if is_folder(path):
         return read_folder(path, context)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise FileError(
             f"the folder {str(path)!r} holds no record files (*.jsonl), and is neither the folder of a study nor one of"
             " rocprof-compute"

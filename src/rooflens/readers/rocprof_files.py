@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from itertools import islice
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def _records(file: rocprof.DispatchFile, context: ReadContext, title: str | None
 
 def is_folder(path: Path) -> bool:
     """True for a folder of rocprof-compute."""
-    return path.is_dir() and any((path / name).exists() for name in (_COUNTERS, f"{_COUNTERS}.gz", _SYSTEM))
+    return os.path.isdir(path) and any((path / name).exists() for name in (_COUNTERS, f"{_COUNTERS}.gz", _SYSTEM))
 
 
 def read_folder(path: Path, context: ReadContext) -> RecordSet:

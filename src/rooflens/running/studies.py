@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
@@ -39,7 +40,7 @@ def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[Stu
         InvalidValue: the folder holds no study.
     """
     path = Path(study)
-    if path.is_dir() or not (path.suffix or path.exists()):
+    if os.path.isdir(path) or not (path.suffix or os.path.exists(path)):
         if folder is not None and Path(folder) != path:
             raise InvalidValue(f"{str(study)!r} is the folder of a study; leave folder={str(folder)!r} out")
         return StudyFolder.open(path), None
@@ -56,7 +57,7 @@ def check_models(study: str | Path, folder: StudyFolder, change: StudyChange | N
         StudyFileError: names are wrong; the message has the line of each.
     """
     path = Path(study)
-    if path.is_file() and (change is not None or not folder.has_any()):
+    if os.path.isfile(path) and (change is not None or not folder.has_any()):
         models = dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay")
         checked(*(partial(_check_model, model, path) for model in models))
 
