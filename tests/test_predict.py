@@ -534,9 +534,9 @@ def test_a_phase_takes_what_it_adds_to_those_before() -> None:
     assert whole.seconds == pytest.approx(forward.seconds + behind.seconds)
 
 
-def test_two_gradients_of_a_convolution_cost_the_host_two_calls() -> None:
+def test_each_gradient_of_a_convolution_costs_the_host_a_call_and_that_of_a_bias_alone_too() -> None:
     x, weight = tensor(1, 8, 4, 4), tensor(8, 8, 1, 1)
-    for mask, runs in (((True, True, False), 2), ((True, False, False), 1)):
+    for mask, runs in (((True, True, False), 2), ((True, False, False), 1), ((False, False, True), 1)):
         what = call("convolution_backward", (x, weight), grad_output=x, input=x, weight=weight, output_mask=mask)
         record = Record(
             case=CASE, source="estimate", scope="op", kind="convolution", name=what.name, phase="backward", call=what

@@ -72,9 +72,14 @@ def _model(found: rl.RecordSet) -> Record:
             {
                 "quant_method": "compressed-tensors",
                 "config_groups": {"a": LINEAR | {"weights": GROUPS}},
-                "ignore": ["lm_head", r"re:.*\.mlp\.gate$"],
+                # A pattern without an end is one of all names that begin so: of gate_proj too.
+                "ignore": ["lm_head", r"re:.*\.mlp\.gate$", "re:.*mlp.gate", "re:^visual.*"],
             },
-            {"weights": "int4", "weights_group_size": 32, "weights_except": "lm_head,*.mlp.gate"},
+            {
+                "weights": "int4",
+                "weights_group_size": 32,
+                "weights_except": "lm_head,*.mlp.gate,*mlp.gate*,visual*",
+            },
         ),
         (
             {"quant_method": "compressed-tensors", "config_groups": {"a": LINEAR | {"weights": CHANNEL}}},

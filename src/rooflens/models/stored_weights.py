@@ -168,10 +168,11 @@ def _names(given: object, layers: int) -> list[str] | None:
 
 
 def _pattern(name: str) -> str:
-    """A pattern for a name; of a regular expression where it says no more than one."""
+    """A pattern for a name; of a regular expression, which may match the beginning of one, where it says no more."""
     if not name.startswith("re:"):
         return name
-    return name.removeprefix("re:").removeprefix("^").removesuffix("$").replace(".*", "*").replace(r"\.", ".")
+    pattern = name.removeprefix("re:").removeprefix("^").replace(".*", "*").replace(r"\.", ".")
+    return pattern.removesuffix("$") if pattern.endswith(("$", "*")) else f"{pattern}*"
 
 
 def _of_all_layers(names: Iterable[str], layers: int) -> Iterator[str]:

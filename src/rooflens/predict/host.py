@@ -32,7 +32,9 @@ def dispatching(record: Record, card: Card) -> float:
 def _runs(record: Record) -> int:
     """How many operations of a library it is: the gradients of a convolution for its input and its weights are two."""
     mask = None if record.call is None else record.call.get("output_mask")
-    return sum(map(bool, mask[:2])) if isinstance(mask, tuple) and record.kind == "convolution" else 1
+    if not isinstance(mask, tuple) or record.kind != "convolution":
+        return 1
+    return max(1, sum(map(bool, mask[:2])))  # that of a bias alone is a sum
 
 
 def around(calls: Iterable[HostCalls], card: Card) -> float:

@@ -62,8 +62,9 @@ def counted_launches(
     """
     together = parts[0].by_launch(names)
     for part in parts[1:]:
-        for number, launch in part.by_launch(names).items():
-            for name, value in launch.values.items() if number in together else ():
+        more = part.by_launch(names)
+        for number in together.keys() & more.keys():
+            for name, value in more[number].values.items():
                 together[number].add(name, value)
     launches, reading = parts[0].read.result()
     known = {id(launch) for launch in together.values()}
