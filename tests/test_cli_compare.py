@@ -252,7 +252,7 @@ def test_every_command_that_reads_files_reads_folders(tmp_path: Path) -> None:
     """All record files of a folder, and the cells of a study's folder."""
     for n in range(2):
         side(timed(noisy(n))).save(tmp_path / "a" / f"{n}.jsonl")
-        side(timed(noisy(n + 2))).save(tmp_path / "study" / "cells" / f"{n}.jsonl")
+        side(timed(noisy(n))).save(tmp_path / "study" / "cells" / f"{n}.jsonl")
     one = rl.read(tmp_path / "a" / "0.jsonl")
     assert len(rl.read(tmp_path / "a")) == len(rl.read(tmp_path / "study")) == 2 * len(one)
     assert len(rl.read(tmp_path / "study", tmp_path / "a" / "0.jsonl")) == 3 * len(one)

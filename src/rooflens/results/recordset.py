@@ -147,9 +147,9 @@ class RecordSet(Displayed):
     def union(cls, sets: Iterable[RecordSet]) -> RecordSet:
         """Return all sets together, the empty one of none; of their environments what all say alike is kept.
 
-        What several hold alike is kept once. Several measurements of a whole are samples of the same thing; of what was
-        observed piece by piece each set is a run of its own, and the second one's case has ``run=2``; parts that
-        `where` took from one set are of one run.
+        The same estimate in several is kept once; measurements of the same whole are samples of the same thing. Of what
+        was observed piece by piece each set is a run of its own, and the second one's case has ``run=2``; the same run
+        is kept once, and parts that `where` took from one set are of one run.
 
         Raises:
             InvalidValue: something is no set; or two sets hold a device of the same name with other rates, or

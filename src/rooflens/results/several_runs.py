@@ -24,10 +24,10 @@ class SeveralRuns:
         self._seen: dict[tuple[Case, Source], list[tuple[Case, Sequence[Record]]]] = {}
 
     def apart(self, records: Sequence[Record]) -> Iterator[Record]:
-        """Yield what the next set observed, less runs that were seen already.
+        """Yield what the next set observed, less runs in pieces that were seen already.
 
-        A further run of the pieces of a case takes an option: ``run=2``, ``run=3``. Wholes need none: several times of
-        one whole are samples of the same thing.
+        A further run of the pieces of a case takes an option: ``run=2``, ``run=3``. Wholes need none, and stay: several
+        times of one whole are samples of the same thing.
         """
         runs = grouped_by(records, lambda record: (record.case, record.source))
         cases = {key: self._case_of(*key, own) for key, own in runs.items()}
@@ -37,20 +37,18 @@ class SeveralRuns:
                 yield record if case == record.case else replace(record, case=case)
 
     def _case_of(self, case: Case, source: Source, own: Sequence[Record]) -> Case | None:
-        """Return the case of a run; None where the same run was seen already."""
+        """Return the case of a run; None where the same pieces were seen already."""
+        if all(record.scope == "model" for record in own):
+            return case
         plain = case.without({RUN})
         seen = self._seen.setdefault((plain, source), [])
         if any(len(run) == len(own) and alike(_of(plain, run), _of(plain, own)) for _, run in seen):
             return None
-        taken = {its for its, run in seen if _in_pieces(run)} if _in_pieces(own) else set[Case]()
+        taken = {its for its, _ in seen}
         names = (case, *(_numbered(plain, n) for n in range(FIRST_RUN + 1, FIRST_RUN + len(seen) + 2)))
         free = next(name for name in names if name not in taken)
         seen.append((free, own))
         return free
-
-
-def _in_pieces(run: Sequence[Record]) -> bool:
-    return any(record.scope != "model" for record in run)
 
 
 def _numbered(case: Case, n: int) -> Case:
