@@ -212,5 +212,5 @@ def test_the_expected_time_of_a_step_is_told_with_its_parts() -> None:
     text = rl.explain(relu_on(card), path="").text
     assert "expected on one\n" in text
     words = " ".join(text.split())
-    assert "10.00 ms for launching them" in words
+    assert "10.00 ms for launching them waits 10.00 ms of the device" in words  # 11 ms less its 1 ms of work
     assert "host-bound: a call begins when it is launched" in words

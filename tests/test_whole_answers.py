@@ -311,11 +311,11 @@ def test_explain_tells_the_formula_of_each_answer(tmp_path: Path) -> None:
     assert found.kv_cache is not None
     asked = {one.title: one.formula for one in answers.formulas}
     assert len(asked) == len([name for name in case["answers"] if name != "from"])
-    assert asked["time per output token"].startswith("time of decode (")
+    assert asked["time per output token"].startswith("time of decode at the bound (")
     assert asked["time per output token"].endswith(") / steps of decode (8)")
     for words in ("price per hour (3.5)", "a million (1,000,000)", "seconds of an hour (3,600)", "batch (2)"):
         assert words in asked["cost of a million output tokens"]
-    assert "answers on h100-sxm5-80gb, at the bound" in explained.text
+    assert "answers on h100-sxm5-80gb\n" in explained.text  # each line names its time: energy is of the expected one
     *operations, whole = json.loads(json.dumps(explained.data))
     assert len(operations) == len(explained.operations)
     told = {one["name"]: one for one in whole["answers"][0]["formulas"]}

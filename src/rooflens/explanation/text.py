@@ -58,8 +58,7 @@ def lines_of(chapters: Sequence[Chapter], *, in_full: bool = False) -> Iterator[
             yield from _wrapped(f"use of {use.device.name}", "", "  ")
             yield from [*_laid_out([*_used(use)]), ""]
         for answers in chapter.answers:
-            how = "measured" if answers.measured else "at the bound"
-            yield from _wrapped(f"answers on {answers.device}, {how}", "", "  ")
+            yield from _wrapped(f"answers on {answers.device}", "", "  ")
             yield from [*_laid_out([*_answered(answers)]), ""]
         if chapter.sums and not in_full:
             several = f"{len(chapter.operations):,} operations: --path MODULE explains those of a module"
@@ -132,6 +131,9 @@ def _consists(expected: ExpectedOnDevice) -> Iterator[_Block]:
     yield _Labelled("device", f"together {show(expected.busy, 's')}")
     if expected.host is not None:
         yield _Labelled("host", f"{show(expected.host, 's')} for launching them")
+        waits = expected.seconds - expected.busy
+        if expected.waits_for != "in turn" and waits > 0:
+            yield _Labelled("waits", f"{show(waits, 's')} of the device, for launches and from kernel to kernel")
     how = {
         "pieces": "on the device alone",
         "graph": "no host, and the time between kernels",

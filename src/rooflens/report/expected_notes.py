@@ -45,8 +45,8 @@ def expected_notes(totals: Iterable[Total]) -> Iterator[str]:
         generations.setdefault(total.prediction.level, []).append(total.prediction.generation)
     for level, those in generations.items():
         yield (
-            f"expected: by {level} ({', '.join(dict.fromkeys(those))}); 10 to 90 % should hold 8 of 10 measured times,"
-            " and docs/prediction.md tells how many it held"
+            f"expected: by {level} ({', '.join(dict.fromkeys(those))}); 10 to 90 %: 8 of 10 measured times should lie"
+            " in it (docs/prediction.md)"
         )
     yield from _unchecked_cards(known)
     yield from _unchecked_codes(known)
@@ -79,8 +79,8 @@ def _unchecked_codes(totals: Sequence[Total]) -> Iterator[str]:
     formats = dict.fromkeys(f"{name}={value}" for name, value in asked if name in _IN_CODES and value)
     if formats:
         yield (
-            f"expected with {', '.join(formats)}: torch's operations one by one, some of which only widen codes; no"
-            " such step was ever checked, and an engine whose kernels read the codes themselves can come near the bound"
+            f"expected with {', '.join(formats)}: torch widens the codes in operations of their own; no such step was"
+            " ever checked, and an engine whose kernels read codes can come near the bound"
         )
 
 

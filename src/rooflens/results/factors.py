@@ -119,7 +119,7 @@ FACTORS: Mapping[str, Factor] = {
     "answer": _time("time of prefill and decode", {}),
     "reading": _time("time of prefill", {"generate": "prefill"}),
     "writing": _time("time of decode", {"generate": "decode"}),
-    "last": Factor(words="time of the last step of decode", unit="s", read=_last),
+    "last": Factor(words="time of the last step of decode at the bound", unit="s", read=_last),
     "batch": Factor(words="batch", read=lambda evidence, *_: evidence.case.batch),
     "samples": Factor(words="samples of a step", read=lambda evidence, *_: evidence.case.samples),
     "sequence": Factor(words="tokens of a sequence", read=lambda evidence, *_: _option(evidence, "seq_len")),
@@ -176,7 +176,13 @@ class FactorRatio:
 def _written(name: str, evidence: Evidence, time: Time | None) -> str:
     factor = FACTORS[name]
     value = factor.read(evidence, None, time)
-    words = f"expected {factor.words}" if time == "predicted" and factor.phases is not None else factor.words
+    words = factor.words if factor.phases is None else _timed(factor.words, evidence, time)
     if value is None:
         return f"{words} (unknown)"
     return f"{words} ({show(value, factor.unit) if factor.unit else f'{value:,.15g}'})"
+
+
+def _timed(words: str, evidence: Evidence, time: Time | None) -> str:
+    """Return what a formula calls a time: one answer may be of the expected time, and the next of the bound."""
+    origin = time or step_time(evidence.total(), evidence.measured())[1]
+    return f"{words} at the bound" if origin == "bound" else f"{'expected' if origin == 'predicted' else origin} {words}"
