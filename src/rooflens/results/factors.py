@@ -185,4 +185,6 @@ def _written(name: str, evidence: Evidence, time: Time | None) -> str:
 def _timed(words: str, evidence: Evidence, time: Time | None) -> str:
     """Return what a formula calls a time: one answer may be of the expected time, and the next of the bound."""
     origin = time or step_time(evidence.total(), evidence.measured())[1]
-    return f"{words} at the bound" if origin == "bound" else f"{'expected' if origin == 'predicted' else origin} {words}"
+    return {"measured": f"measured {words}", "predicted": f"expected {words}", "bound": f"{words} at the bound"}.get(
+        origin or "", words
+    )
