@@ -25,6 +25,7 @@ from rooflens.report.case_names import differing, name_of
 from rooflens.results import RecordSet
 from rooflens.results.evidence import join
 from rooflens.results.quantities import ATTAINABLE_MFU, HFU, MFU, efficiency, hfu, mfu
+from rooflens.runs.run import Run
 
 
 def test_an_estimate_and_a_measurement_of_one_case_are_one_piece_of_evidence() -> None:
@@ -165,6 +166,7 @@ def test_runs_in_pieces_of_one_case_stand_side_by_side_and_are_never_added() -> 
     assert [item.measured().seconds for item in runs] == pytest.approx([3e-3, 4e-3, 6e-3])  # type: ignore[union-attr]
     assert [item.total().flops for item in runs] == [2e6, 2e6, 2e6]  # type: ignore[union-attr]
     assert name_of(runs[0].case, differing(together.cases)) == "run=1"
+    assert Run.of(runs[1].case) == Run.of(runs[0].case)  # for advice: which run it was is no option
     with pytest.raises(AmbiguousResult, match="run=2"):
         together.where(source="counters").total()
     assert [together.where(source="counters", run=n).total().measured_seconds for n in (1, 2, 3)] == [3e-3, 4e-3, 6e-3]

@@ -14,7 +14,6 @@ from rooflens.errors import InvalidValue, RooflensError
 from rooflens.progress import Progress
 from rooflens.records import DTYPES
 from rooflens.reported import (
-    GENERATION,
     ReportedFigure,
     RightValues,
     holds_figures,
@@ -79,9 +78,10 @@ def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFi
 def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progress: Progress | None) -> RecordSet:
     """Return estimates of steps that neither records nor the table cover; models that cannot be built have none."""
     known = RightValues(records)
-    unanswered = [f for f in (*figures, *recorded(records)) if f.phases and known.of(f) is None]
-    lengths = [f if known.shortest(f) is not None or not _lacks_length(f) else of_shortest(f) for f in unanswered]
-    runs = list(dict.fromkeys(run for figure in lengths if (run := _run_of(figure)) is not None))
+    every = (figure for figure in (*figures, *recorded(records)) if figure.phases)
+    unanswered = (figure for figure in every if known.of(figure) is None and known.shortest(figure) is None)
+    steps = (of_shortest(figure) if figure.lacks_length else figure for figure in unanswered)
+    runs = list(dict.fromkeys(run for figure in steps if (run := _run_of(figure)) is not None))
     estimates = RecordSet(())
     if not runs or find_spec("torch") is None:
         return estimates
@@ -95,16 +95,10 @@ def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progres
     return estimates
 
 
-def _lacks_length(figure: ReportedFigure) -> bool:
-    return figure.recorded is None and figure.mode in GENERATION and figure.tokens is None
-
-
 def _run_of(figure: ReportedFigure) -> Run | None:
     """Return the run of a figure, or None if its model names a file or code, or it cannot be run here."""
     model, case = figure.model, figure.recorded
     if figure.batch is None or not _NAME.fullmatch(model) or model.lower().endswith(_FILES):
-        return None
-    if _lacks_length(figure):
         return None
     named = {"img_size": figure.image, "seq_len": figure.tokens} if case is None else dict(case.options)
     kept = {name for name, line in OPTIONS.items() if line.concerns == "step" and name != "compile"}

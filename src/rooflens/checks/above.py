@@ -13,6 +13,7 @@ from rooflens.checks.registry import Doubt, check, needs
 from rooflens.checks.traffic import bandwidths, last_level_cache
 from rooflens.errors import MissingCeiling
 from rooflens.records import Device, Record
+from rooflens.reported.fast_convolutions import USUALLY_LEFT
 from rooflens.reported.figures import ReportedFigure
 from rooflens.reported.right_values import Expected, precision_of
 from rooflens.roofline import bound
@@ -21,7 +22,7 @@ EXACTLY = 1 + 1e-9
 """What is above its roof by more than rounding is told, as tables mark it with ``!``."""
 BOOST = 1.15
 """Times the datasheet's rate that a clock above the stated one allows."""
-FEWEST = 4
+MOST_SAVED = 1 / USUALLY_LEFT
 """Times as many FLOP as multiplications that Winograd's algorithm or FFT may have of a model that nobody knows."""
 EXPLAINED, IMPOSSIBLE = "efficiency-above-one", "above-roof"
 
@@ -92,7 +93,7 @@ def _fast_work(context: Context) -> Iterator[Doubt]:
     The algorithm's FLOP may be more than those that ran; where the model is known its bound says more.
     """
     stated = ((*each, BOOST) for each in _rates(context, context.stated("performance"), "counted_flops"))
-    algorithmic = ((*each, BOOST * FEWEST) for each in _rates(context, (), "flops") if not context.bound(each[0]))
+    algorithmic = ((*each, BOOST * MOST_SAVED) for each in _rates(context, (), "flops") if not context.bound(each[0]))
     doubted: set[tuple[object, ...]] = set()
     for figure, value, numbers, most in chain(stated, algorithmic):
         device = context.device(figure)

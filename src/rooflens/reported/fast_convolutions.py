@@ -10,7 +10,7 @@ from rooflens.records import Call, Record, Tensor
 TILE = 4
 """Results along a side that Winograd's algorithm makes at once, or as many as the kernel has taps; cuDNN makes no more
 (6 x 6 numbers for 3 x 3 taps, 9 x 9 for 5 x 5)."""
-UNKNOWN = 0.25
+USUALLY_LEFT = 0.25
 """What is left of a convolution whose sizes are not kept: 4 x 4 results of 3 x 3 taps are the usual case."""
 
 
@@ -24,7 +24,7 @@ def _left(call: Call | None) -> float:
     """The share that is left of a convolution: m + k - 1 multiplications along a side for m results of k taps."""
     weight = None if call is None else call.get("weight")
     if call is None or not isinstance(weight, Tensor):
-        return UNKNOWN
+        return USUALLY_LEFT
     stride = call.get("stride")
     if isinstance(stride, tuple) and any(step != 1 for step in stride):
         return 1.0

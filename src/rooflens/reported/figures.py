@@ -97,6 +97,11 @@ class ReportedFigure:
     recorded: Case | None = None
 
     @property
+    def lacks_length(self) -> bool:
+        """True if it was typed in for a step of a language model, and nobody said of how many tokens."""
+        return self.recorded is None and self.mode in GENERATION and self.tokens is None
+
+    @property
     def subject(self) -> str:
         """The figure in words."""
         words = [

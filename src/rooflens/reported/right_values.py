@@ -127,9 +127,7 @@ class RightValues:
 
     def shortest(self, figure: ReportedFigure) -> Expected | None:
         """The right values of the shortest step that a figure without a length may be of: a longer one does more."""
-        if figure.mode not in GENERATION or figure.tokens is not None or figure.recorded is not None:
-            return None
-        return self.of(of_shortest(figure))
+        return self.of(of_shortest(figure)) if figure.lacks_length else None
 
     def parameters(self, figure: ReportedFigure) -> int | None:
         """Parameters of the figure's model."""

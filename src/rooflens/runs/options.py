@@ -252,8 +252,8 @@ class Options:
 
     @classmethod
     def from_case(cls, options: Iterable[tuple[str, Scalar]]) -> Options:
-        """The options that a case names, which somebody else may have written."""
-        given: dict[str, Any] = dict(options)
+        """The options that a case names, which somebody else may have written; which run of it is none."""
+        given: dict[str, Any] = {name: value for name, value in options if name != RUN}
         unknown = next((name for name in given if name not in OPTIONS), None)
         if unknown is not None:
             raise InvalidValue(f"there is no option {unknown!r}; known: {', '.join(OPTIONS)}")
