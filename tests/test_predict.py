@@ -29,7 +29,7 @@ from rooflens.predict.effects.row_passes import column_parts
 from rooflens.predict.effects.streams import cached_share
 from rooflens.predict.host import around, dispatching
 from rooflens.predict.queues import Launched, two_queues
-from rooflens.predict.step import Conduct, predicted
+from rooflens.predict.step import Conduct, Way, predicted
 from rooflens.records import (
     Argument,
     Call,
@@ -550,16 +550,17 @@ def test_gradients_that_meet_are_added_by_no_node_of_autograd() -> None:
     assert dispatching(_as_record(call("mul", x, self=x, other=x), "backward"), of) == 3 + 1
 
 
-def test_a_step_begins_when_the_host_has_got_to_its_first_kernel() -> None:
+@pytest.mark.parametrize(("way", "constant"), [("eager", "start"), ("compiled", "call")])
+def test_a_step_begins_when_the_host_has_got_to_its_first_kernel(way: Way, constant: str) -> None:
     """A step, and its first phase, wait for that; a later phase does not, nor does a graph."""
     first, then = (_as_record(call("relu", tensor(10), self=tensor(10)), phase) for phase in ("forward", "backward"))
     took = []
     for start in (0.0, 1.0):
-        of = card(host__start=start)
+        of = card(**{f"host__{constant}": start})
         found = (
-            predicted([first, then], of, Conduct()),
-            predicted([first], of, Conduct(), "forward"),
-            predicted([then], of, Conduct(before=(first,)), "backward"),
+            predicted([first, then], of, Conduct(way=way)),
+            predicted([first], of, Conduct(way=way), "forward"),
+            predicted([then], of, Conduct(way=way, before=(first,)), "backward"),
             predicted([first], of, Conduct(way="graph")),
         )
         took.append([None if its is None else its.seconds for its in found])

@@ -130,8 +130,8 @@ def _with_host(part: _Part, conduct: Conduct, phase: Phase | None) -> Prediction
         return part.takes(part.device + hosts, "in turn", hosts)
     before = tuple(_doing(record, card, conduct) for record in conduct.before if record.work is not None)
     earlier, mine = _launched(before, card, conduct), _launched(part.doing, card, conduct)
-    if conduct.way == "eager":
-        (earlier or mine).insert(0, Launched(card["host.start"], 0.0, 1))
+    begins = card["host.call" if conduct.way == "compiled" else "host.start"]
+    (earlier or mine).insert(0, Launched(begins, 0.0, 1))  # once in a step
     begun, issued = two_queues(earlier)
     seconds, hosts = two_queues([*earlier, *mine])[0] - begun, sum(its.host for its in mine)
     waited = hosts - (begun - issued)  # what is launched while the device is busy with earlier phases costs nothing
@@ -182,8 +182,7 @@ def _launched(doing: Sequence[_Doing], card: Card, conduct: Conduct) -> list[Lau
     device = [_among(its, card, graph=False) for its in doing]
     if conduct.way == "compiled":
         issued = [its.launches * card["host.compiled"] for its in doing]
-        kernels = [Launched(launching, busy, 1) for launching, busy in zip(issued, device, strict=True)]
-        return [Launched(card["host.call"], 0.0, 1), *kernels] if kernels else []
+        return [Launched(launching, busy, 1) for launching, busy in zip(issued, device, strict=True)]
     calls: Counter[Phase | None] = Counter()
     for its in doing:
         calls[its.record.phase] += its.record.calls
