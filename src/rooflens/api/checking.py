@@ -22,7 +22,7 @@ from rooflens.reported import (
     recorded,
 )
 from rooflens.results import RecordSet
-from rooflens.running.estimating import estimable, estimated
+from rooflens.running.estimating import as_stored, estimable, estimated
 from rooflens.runs.options import OPTIONS, Options
 from rooflens.runs.run import Request, Run
 
@@ -81,15 +81,18 @@ def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progres
     every = (figure for figure in (*figures, *recorded(records)) if figure.phases)
     unanswered = (figure for figure in every if known.of(figure) is None and known.shortest(figure) is None)
     steps = (of_shortest(figure) if figure.lacks_length else figure for figure in unanswered)
-    runs = list(dict.fromkeys(run for figure in steps if (run := _run_of(figure)) is not None))
+    found = ((_run_of(figure), figure.recorded is None) for figure in steps)
+    runs = list(dict.fromkeys((run, is_typed) for run, is_typed in found if run is not None))
     estimates = RecordSet(())
     if not runs or find_spec("torch") is None:
         return estimates
-    for n, run in enumerate(runs):
+    for n, (run, is_typed) in enumerate(runs):
         if progress is not None:
             progress(n / len(runs), f"{run.model}, batch {run.batch}")
         try:
-            estimates += estimated([estimable(Request.of_run(run))])
+            asked = estimable(Request.of_run(run))
+            # Others run a model as it is published; what rooflens measured has weights in the dtype.
+            estimates += estimated([as_stored(asked, ()) if is_typed else asked])
         except RooflensError:  # an unknown name: its figures are only compared with each other
             continue
     return estimates
