@@ -154,6 +154,7 @@ time.sleep(60)
     told: list[str] = []
     with started(command) as run:
         while not (tmp_path / "run.ncu-rep.begun").exists():
+            assert not run.has_ended
             time.sleep(0.01)
         done = run.followed(tmp_path / "run.ncu-rep", limit=0.1, progress=lambda _, what: told.append(what))
     assert done.stopped
@@ -175,6 +176,7 @@ time.sleep(60)
 """
     with started(played(tmp_path, text)) as run:
         while not (tmp_path / "run.ncu-rep").exists():
+            assert not run.has_ended
             time.sleep(0.01)
         done = run.followed(tmp_path / "run.ncu-rep", limit=0.1, grace=0.2)
     assert done.stopped
