@@ -261,6 +261,16 @@ def executed(phase: Phase | None, flops: float, seconds: float) -> RecordSet:
     return RecordSet(replace(r, case=TRAINING, phase=phase) for r in counted(seconds, flops=flops))
 
 
+def test_a_measurement_beside_a_sum_over_layers_is_chosen_without_these_layers() -> None:
+    measured, estimate = times(INFERENCE, "forward", 1e-3), estimated()
+    layers = [replace(r, path=f"layer{n}") for n in range(3) for r in estimate.records]
+    both = RecordSet([*estimate.records, measured], whole={INFERENCE: lambda: layers})
+    assert list(both) == [*layers, measured]
+    assert list(both.where(source="measure")) == [measured]
+    assert list(both.where(source="estimate")) == layers
+    assert [list(own) for *_, own in both.split()] == [layers, [measured]]
+
+
 def test_what_kernels_executed_is_not_the_work_of_the_model() -> None:
     kernels = executed("forward", 1e5, 0.5e-3) + RecordSet(())
     kernels = kernels.with_records([*kernels, *executed("backward", 3e5, 1.5e-3), *executed("optimizer", 1, 2e-3)])

@@ -145,6 +145,8 @@ def test_records_are_chosen_by_options_of_their_case_and_have_their_sizes_in_col
     assert records.where(seq_len=None, batch=2).cases == (cases[5],)
     assert records.where(kv_cache="static").cases == records.where(seq_len=8).cases
     assert len(records.where(kv_cache="dynamic", compile=False).cases) == 4  # what is not named is the default
+    assert len(records.where(weights="none")) == 6  # which cases do not name either
+    assert len(records.where(optimizer="none")) == 0  # the default is another one
     with pytest.raises(InvalidValue, match="unknown condition 'seqlen'; known: accumulation_steps, batch"):
         records.where(seqlen=8)
     rows = list(csv.DictReader(StringIO(rl.table(records, format="csv"))))

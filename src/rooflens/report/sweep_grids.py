@@ -10,6 +10,7 @@ from rooflens.report.answer_table import WholeCase, answer_column
 from rooflens.report.case_names import shared
 from rooflens.report.columns import at_least
 from rooflens.report.table import COUNT, Column, Entry, Table, build
+from rooflens.report.table_notes import LOWER_BOUND
 from rooflens.results import Evidence, Quantity, RecordSet, join
 from rooflens.results.answers import (
     PROMPT_RATE,
@@ -42,7 +43,6 @@ _ASKED: Mapping[str, tuple[Quantity, ...]] = {
 _WORK: Mapping[Quantity, Quantity] = {MATMUL_FLOPS: BOUND_MATMUL_FLOPS, BYTES: BOUND_BYTES}
 """Without a device: work of the code as written, and that of which a bound is made."""
 WHERE_THE_REST_IS = "every case with every column: --format csv, or -o FILE.csv; records: -o FILE.jsonl"
-_LEAST = ">= lower bound: operations without a formula are not in it"
 _TOO_LARGE = "! more than the device's memory"
 
 _SIGNS = {">=": ", at least (by the bound)", "<=": ", at most (by the bound)", "": ""}
@@ -129,7 +129,7 @@ def _grid(
 
     first = Column(down, down, COUNT, Entry)
     notes = [f"{len(shown)} of {len(lines)} values of {down}"] if every > 1 else []
-    notes += [_LEAST] if ">=" in signs and not quantity.timed else []
+    notes += [LOWER_BOUND] if ">=" in signs and not quantity.timed else []
     notes += [_TOO_LARGE] if any(entry.mark for entry in entries.values()) else []
     title = f"{quantity.title[0].upper()}{quantity.title[1:]}{of_all or by}: {words}"
     return build(title, (first, *map(column, columns)), shown, notes=notes)

@@ -21,6 +21,7 @@ FASTER = (
     "! faster than the bound: data stayed in a cache, an algorithm with less work (Winograd, FFT) ran, or a ceiling is"
     " too low"
 )
+LOWER_BOUND = ">= lower bound: operations without a formula are not in it"
 BELOW_BOUND = ColumnNote(
     "! expected below the bound, which has all operands from DRAM: some stay in the cache between operations",
     "predicted_seconds",
@@ -89,7 +90,7 @@ def piece_notes(of: Total, rows: Sequence[PieceOfCase]) -> Iterator[str]:
 def _bound_notes(seen: Sequence[Total]) -> Iterator[str]:
     for pieces in dict.fromkeys(total.pieces for total in seen if total.missing):
         yield {
-            "operations": ">= lower bound: operations without a formula are not in it",
+            "operations": LOWER_BOUND,
             "kernels": ">= lower bound: of some kernels FLOP were not counted",
         }[pieces]
     for total in seen:

@@ -35,6 +35,7 @@ def meets(item: Record | Failure, conditions: Mapping[str, object]) -> bool:
             value: object = options.get(name, _UNNAMED[name])
         else:
             value = getattr(item.case if name in _OF_CASE else item, name, None)
-        if value != wanted:
+        asks_nothing = value is None and name in OPTIONS and wanted in OPTIONS[name].nothing
+        if value != wanted and not asks_nothing:
             return False
     return True

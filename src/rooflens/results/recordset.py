@@ -226,7 +226,7 @@ class RecordSet(Displayed):
 
     def _all_of(self, case: Case, own: Sequence[Record]) -> Iterable[Record]:
         """All records of a case of which the set holds `own`."""
-        if case not in self._whole:
+        if case not in self._whole or all(record.source != "estimate" for record in own):
             return own
         return (*self._whole[case](), *(record for record in own if record.source != "estimate"))
 
