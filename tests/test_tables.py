@@ -78,6 +78,7 @@ def test_summary_of_an_estimate() -> None:
         "attainable_mfu": pytest.approx(75.776 / 90.232),
         "throughput": pytest.approx(2 / 90.232e-6),
         "throughput_from": "bound",
+        "peak": 31_160,
     }
     assert {key: row(view)[key] for key in expected} == expected
     assert {value for key, value in row(view).items() if key not in expected} == {None}
