@@ -67,7 +67,13 @@ def options() -> str:
     lines = ["| option | default | sources | concerns | |", "|---|---|---|---|---|"]
     for name, line in OPTIONS.items():
         default = "" if line.default in (None, ()) else f"`{str(line.default).lower()}`"
-        said = {"answer": "whole answer", "graph": "ONNX file", "counting": "counted", "running": "run"}
+        said = {
+            "answer": "whole answer",
+            "graph": "ONNX file",
+            "counting": "counted",
+            "launching": "run",
+            "running": "run",
+        }
         concerns = said.get(line.concerns, line.concerns)
         concerns += f", {', '.join(line.modes)} only" if line.modes else ""
         choices = f" One of {', '.join(line.choices)}." if line.choices else ""

@@ -246,3 +246,8 @@ def test_a_step_that_was_run_in_several_ways_has_a_row_for_each() -> None:
     # One way alone is joined as before, with whatever else observed the case.
     alone = compare_evidence(RecordSet([timings[0], *estimated()], devices=both().devices)).rows
     assert [row.observed["measure"].seconds for row in alone] == [4e-4]
+    # An estimate that says how the step is to run is of the same step too.
+    said = [replace(record, case=replace(record.case, options=graphed.options)) for record in estimated()]
+    (row,) = compare_evidence(RecordSet([timings[0], *said], devices=both().devices)).rows
+    assert row.estimated is not None
+    assert row.estimated.seconds == pytest.approx(BOUND)

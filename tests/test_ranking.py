@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
 from click.testing import CliRunner
 from tests.ranked_steps import TERA, a_card, relu_on, steps
 
@@ -122,8 +123,22 @@ def test_a_step_that_waits_for_the_host_is_told() -> None:
     assert "host-bound, so that the card hardly matters: two, one" in rl.table(
         ranked(steps(*map(relu_on, slowed))), width=200
     )
-    graphs = ranked(steps(*map(relu_on, slowed)), cuda_graph=True)
+    graphs = ranked(steps(*(relu_on(card, options=(("cuda_graph", True),)) for card in slowed)))
     assert [row.value("time") for row in graphs.rows] == pytest.approx([1e-3 / 9, 1e-3])
+
+
+def test_an_estimate_from_graphs_says_so_and_has_no_host() -> None:
+    made = {
+        way: rl.estimate(torch.nn.ReLU(), torch.ones(9), device="h100-sxm", cuda_graph=way) for way in (True, False)
+    }
+    assert [records.cases[0].options for records in made.values()] == [(("cuda_graph", True),), ()]
+    graph, eager = (records.total().prediction for records in made.values())
+    assert graph is not None
+    assert eager is not None
+    assert (graph.regime, graph.host) == ("graph", None)
+    assert (eager.regime, eager.device) == ("host-bound", graph.device)
+    ranking = rl.rank(torch.nn.ReLU(), inputs=torch.ones(9), device="h100-sxm", cuda_graph=True)
+    assert [row.value("time") for row in ranking.rows] == [graph.seconds]
 
 
 def cells_of(table: Table) -> list[dict[str, Entry]]:

@@ -44,12 +44,12 @@ def test_an_option_belongs_to_the_cells_that_it_means_something_to(tmp_path: Pat
     text = 'title = "T"\nmodels = ["m"]\nsources = ["estimate", "measure"]\nmodes = ["inference", "train"]\n'
     text += '[options]\ncausal = true\ncuda_graph = true\noptimizer = ["sgd", "adam"]\nchannels_last = [false, true]\n'
     assert said(cells_of(tmp_path, text)) == [
-        "estimate m fp32 inference causal=True",
-        "estimate m fp32 inference causal=True channels_last=True",
-        "estimate m fp32 train causal=True",
-        "estimate m fp32 train causal=True channels_last=True",
-        "estimate m fp32 train causal=True optimizer=adam",
-        "estimate m fp32 train causal=True channels_last=True optimizer=adam",
+        "estimate m fp32 inference causal=True cuda_graph=True",
+        "estimate m fp32 inference causal=True channels_last=True cuda_graph=True",
+        "estimate m fp32 train causal=True cuda_graph=True",
+        "estimate m fp32 train causal=True channels_last=True cuda_graph=True",
+        "estimate m fp32 train causal=True cuda_graph=True optimizer=adam",
+        "estimate m fp32 train causal=True channels_last=True cuda_graph=True optimizer=adam",
         "measure m fp32 inference cuda_graph=True",
         "measure m fp32 inference channels_last=True cuda_graph=True",
         "measure m fp32 train cuda_graph=True",

@@ -42,7 +42,6 @@ def rank(
     batch: int | Sequence[int] | None = None,
     by: RankedBy = "throughput",
     prices: Mapping[str, float] | str | Path | None = None,
-    cuda_graph: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> DeviceRanking:
@@ -61,7 +60,6 @@ def rank(
         by: ``throughput`` (samples or tokens per second), ``time`` (of the step), ``energy`` or ``cost`` (of a sample
             or a token).
         prices: by device, for an hour, in a currency of yours; or a TOML file of them, with lines like ``l4 = 0.71``.
-        cuda_graph: the step runs from CUDA graphs, so that no host slows it.
         options: as of :func:`estimate`.
 
     Returns:
@@ -84,7 +82,7 @@ def rank(
         raise InvalidValue(NO_PRICE)
     trying = batch is None and isinstance(model, str) and not is_graph(model) and not is_own_file(model)
     records = estimate(model, device=targets, batch=BATCHES if trying else batch, progress=progress, **options)
-    return ranked(records, by=by, prices=known, best_only=trying, cuda_graph=cuda_graph)
+    return ranked(records, by=by, prices=known, best_only=trying)
 
 
 HARDLY_IDLE = 0.05

@@ -59,6 +59,7 @@ def estimate(
     causal: bool = False,
     fusion: Fusion = "none",
     compile: bool = False,
+    cuda_graph: bool = False,
     limit: float = LIMIT,
     progress: Progress | None = None,
 ) -> RecordSet:
@@ -114,6 +115,7 @@ def estimate(
             its own bytes, as in eager mode), ``pointwise`` (as a compiler fuses) or ``attention`` (besides, attention
             that is written out). Anything but ``none`` is an option of the case.
         compile: the step runs through torch.compile: ``pointwise`` fusion, unless more is asked for.
+        cuda_graph: the step runs from CUDA graphs: no host has a part in its expected time.
         limit: seconds for each batch of a model in a file of your own, which is read and run in a worker process only.
 
     Returns:
@@ -163,6 +165,7 @@ def largest_batch(
     causal: bool = False,
     fusion: Fusion = "none",
     compile: bool = False,
+    cuda_graph: bool = False,
     name: str | None = None,
     reserve: str | float | None = None,
     limit: float = LIMIT,
@@ -237,6 +240,7 @@ def longest_context(
     causal: bool = False,
     fusion: Fusion = "none",
     compile: bool = False,
+    cuda_graph: bool = False,
     reserve: str | float | None = None,
     progress: Progress | None = None,
 ) -> Fits:

@@ -47,7 +47,6 @@ _options = all_of(
         help="What decides: samples or tokens per second; time of the step; energy or cost of a sample or token.",
     ),
     price_option,
-    click.option("--cuda-graph", is_flag=True, help="Expect the step to run from CUDA graphs, where no host slows it."),
     limit_option("Seconds that one batch may take, if the model is in a file of your own."),
     format_option("csv and json hold every number, in base units."),
     output_option(*TABLES, RECORDS, help="Also write a file: .json .csv .md .tex .txt table; .jsonl estimates."),

@@ -128,7 +128,6 @@ def ranked(
     by: RankedBy = "throughput",
     prices: Mapping[str, float] | None = None,
     best_only: bool = False,
-    cuda_graph: bool = False,
 ) -> DeviceRanking:
     """Return the devices of some estimates in the order of what each can be expected to reach at its best batch.
 
@@ -137,7 +136,6 @@ def ranked(
             token).
         prices: of devices by canonical name, for an hour.
         best_only: leave out every batch of a device but the best.
-        cuda_graph: the steps run from CUDA graphs, so that no host slows them.
 
     Raises:
         InvalidValue: an unknown order, a price of no device, or an order by cost without any price.
@@ -149,7 +147,7 @@ def ranked(
     if not found:
         raise Incomparable("nothing here was estimated on a device: there is nothing to rank")
     check_prices(known, [case.device or "" for case in (*(e.case for e in found), *(f.case for f in records.failures))])
-    rows = [_row(item, known, cuda_graph=cuda_graph) for item in found]
+    rows = [_row(item, known) for item in found]
     if by == "cost" and all(row.value("cost") is None for row in rows):
         raise InvalidValue(NO_PRICE)
     groups = grouped_by(rows, lambda row: replace(row.step, device=None, batch=None))
@@ -176,10 +174,10 @@ def _in_order(rows: Iterable[RankedDevice], by: RankedBy) -> Iterator[RankedDevi
             yield replace(row, best=row is best[device])
 
 
-def _row(item: Evidence, prices: Mapping[str, float], *, cuda_graph: bool) -> RankedDevice:
+def _row(item: Evidence, prices: Mapping[str, float]) -> RankedDevice:
     own, device = dict(item.case.options), item.case.device
     step = item.case.without(PRICED)
-    added: dict[str, Scalar] = {"cuda_graph": True} if cuda_graph else {}
+    added: dict[str, Scalar] = {}
     if device is not None and device in prices:
         added["price_per_hour"] = prices[device]
     priced = replace(item, case=replace(item.case, options=tuple(sorted((own | added).items()))))

@@ -157,7 +157,7 @@ class Workload:
 
 
 def _growing_in_a_graph() -> str:
-    """What a step does beyond its estimate if its cache grows in a CUDA graph."""
+    """What a CUDA graph in which a cache grows cannot do, and what it does beyond the estimate."""
     release = version("transformers") if find_spec("transformers") else ""
     mask = (
         f"; transformers {release} may make a mask while a graph is captured, and repeat keys and values under it: 5.17"
@@ -165,7 +165,10 @@ def _growing_in_a_graph() -> str:
         if release and tuple(map(int, release.split(".")[:2])) < (5, 24)
         else ""
     )
-    return f"a graph keeps the old cache beside the longer one, in the measured peak and not in the estimated one{mask}"
+    return (
+        "this graph repeats one step: to write several tokens its cache has to be static (--kv-cache static); it keeps"
+        f" the old cache beside the longer one, in the measured peak and not in the estimated one{mask}"
+    )
 
 
 def _accumulating(step: Step, run: Run) -> Step:

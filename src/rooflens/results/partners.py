@@ -69,7 +69,7 @@ def _facts(case: Case) -> Iterator[tuple[str, Scalar | None]]:
 
 def same_step(estimate: Case, case: Case) -> bool:
     """True if an estimate is of the step that a case ran, whatever either says of counting, of timing and of prices."""
-    counted = replace(estimate.without(COUNTING | PRICED), device=case.device)
+    counted = replace(estimate.without(COUNTING | RUNNING | PRICED), device=case.device)
     same_device = estimate.device == case.device or None in (estimate.device, case.device)
     return same_device and counted == case.without(RUNNING | PRICED)
 

@@ -61,7 +61,8 @@ class _Search:
         if key not in self.known:
             if self.progress is not None:
                 self.progress(min(1.0, len(self.known) / TRIES), what)
-            (self.known[key],) = join(estimated_requests([changed], lambda: [self.device], self.limit, None))
+            asked = replace(changed, options=counted)
+            (self.known[key],) = join(estimated_requests([asked], lambda: [self.device], self.limit, None))
         return self.known[key]
 
 

@@ -9,16 +9,17 @@ from typing import Any, Literal
 
 from rooflens.errors import InvalidValue
 
-Concern = Literal["step", "weights", "answer", "graph", "counting", "running", "price"]
+Concern = Literal["step", "weights", "answer", "graph", "counting", "launching", "running", "price"]
 """What an option is about: what the step computes; how its weights are stored, which rooflens estimates and does not
-run; how long a whole answer is; which sizes an ONNX file takes; how an estimate counts the step; how a
-measurement runs it; what its device costs."""
+run; how long a whole answer is; which sizes an ONNX file takes; how an estimate counts the step; who
+launches its kernels; how a measurement runs it; what its device costs."""
 SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
     "step": ("estimate", "measure", "counters"),
     "weights": ("estimate",),
     "answer": ("estimate", "measure", "counters"),
     "graph": ("estimate",),
     "counting": ("estimate",),
+    "launching": ("estimate", "measure"),
     "running": ("measure",),
     "price": ("estimate", "measure"),
 }

@@ -179,7 +179,7 @@ class Options:
         concerns="counting",
     )
     cuda_graph: bool = option(
-        False, "Replay the step from CUDA graphs, so that the host does not launch each kernel.", concerns="running"
+        False, "Replay the step from CUDA graphs, so that the host does not launch each kernel.", concerns="launching"
     )
     flush: bool = option(False, "Empty the caches before each sample.", concerns="running")
     profile: bool = option(
@@ -336,7 +336,8 @@ RUN = "run"
 """Which run of its case something is, where several were observed piece by piece. Nobody gives it."""
 FIRST_RUN = 1
 """The run of a case that names none."""
-RUNNING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "running" and line.recorded) | {RUN}
+_RUN_SO = ("launching", "running")
+RUNNING = frozenset(line.name for line in OPTIONS.values() if line.concerns in _RUN_SO and line.recorded) | {RUN}
 """Options that say how a step was run, and not what it computes."""
 PRICED = frozenset(line.name for line in OPTIONS.values() if line.concerns == "price")
 """Options that say what a step costs."""
