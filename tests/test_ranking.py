@@ -128,16 +128,15 @@ def test_a_step_that_waits_for_the_host_is_told() -> None:
 
 
 def test_an_estimate_from_graphs_says_so_and_has_no_host() -> None:
-    made = {
-        way: rl.estimate(torch.nn.ReLU(), torch.ones(9), device="h100-sxm", cuda_graph=way) for way in (True, False)
-    }
+    relu, x = torch.nn.ReLU(), torch.ones(9)
+    made = {way: rl.estimate(relu, inputs=x, device="h100-sxm", cuda_graph=way) for way in (True, False)}
     assert [records.cases[0].options for records in made.values()] == [(("cuda_graph", True),), ()]
     graph, eager = (records.total().prediction for records in made.values())
     assert graph is not None
     assert eager is not None
     assert (graph.regime, graph.host) == ("graph", None)
     assert (eager.regime, eager.device) == ("host-bound", graph.device)
-    ranking = rl.rank(torch.nn.ReLU(), inputs=torch.ones(9), device="h100-sxm", cuda_graph=True)
+    ranking = rl.rank(relu, inputs=x, device="h100-sxm", cuda_graph=True)
     assert [row.value("time") for row in ranking.rows] == [graph.seconds]
 
 
