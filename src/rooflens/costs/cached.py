@@ -329,7 +329,7 @@ def _values(operation: Operation) -> Iterator[Access]:
 
 
 def _repeats(operation: Operation) -> bool:
-    """True if elements are written twice or more often: not where a column is repeated beside others."""
+    """True if elements are written at least twice each; a column that is repeated beside others is no such case."""
     name = operation.call.name
     written = sum(access.elements for access in operation.writes)
     same = family_of(name) == "copy" and 2 * sum(access.elements for access in _values(operation)) <= written

@@ -66,7 +66,11 @@ def expert_needs(operations: Sequence[Operation], *, serving: bool = False) -> I
 def _grouped(
     index: int, call: Call, matrices: Tensor, routings: dict[int, _Routing], less: int
 ) -> Iterator[tuple[int, Need]]:
-    """A grouped product reads the matrices of groups with rows, and `less` than copies of tokens for each expert."""
+    """A grouped product reads the matrices of groups with rows.
+
+    Args:
+        less: bytes that it saves by reading each token once, and not a copy of it for each expert.
+    """
     rows = call.tensor("self" if call.get("self") else "input")
     routing = routings.get(rows.elements // max(1, rows.shape[-1]))
     if routing is None or len(rows.shape) != 2 or len(matrices.shape) != 3:

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 TURNS = 64
-"""Of equal layers, which are enough: those of more are spread over as many."""
+"""Of equal layers as many are walked through; the time of more is spread over these."""
 
 
 class Launched(NamedTuple):

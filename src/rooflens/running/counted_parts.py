@@ -22,8 +22,8 @@ class CountedPart:
     Attributes:
         read: its launches in order, and how they were read.
         counted: the numbers of the launches that it was to count, in order.
-        what: its counters tell; "" if all but what other runs tell.
-        lacking: what another run should have told, and why it did not.
+        what: what its counters tell, in words; "" of the first run, which tells all that others do not.
+        lacking: of the first run, what another one should have told, and why it did not.
     """
 
     done: CollectedReport
@@ -107,8 +107,9 @@ def notes_on(
     for part in parts:
         reached = len(part.read.result()[0])
         if reached < len(part.counted) and not part.done.whole:
+            of_what = f"{part.what}: " if part.what else ""
             its = f"{reached} of {len(part.counted)} launches were counted ({why_partial(part.done)})"
-            notes.append(f"partial: {part.what and f'{part.what}: '}{its}")
+            notes.append(f"partial: {of_what}{its}")
     if launches < len(plan.counted) and not parts[0].done.whole:
         notes.append(_covered(records))
     return [*notes, "times are of another run, which was not replayed"]
