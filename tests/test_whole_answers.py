@@ -499,17 +499,24 @@ def test_counted_of_a_whole_answer_are_its_prefill_and_its_middle_step() -> None
         ("decode", static | {"seq_len": 11}),
     ]
     assert of(mode="decode", seq_len=4) == [("decode", {"seq_len": 4})]
-    asked = [Request.of({"model": "hf:llama", "mode": "inference", "prompt_len": 9, "output_len": 6})]
+    lengths = {"prompt_len": [9, 8], "output_len": [6, 8]}
+    asked = Request.each_of({"model": "hf:llama", "mode": "inference", **lengths})
     counted = [
         Record(
             case=Case(model="hf:llama", dtype="bf16", mode=one.mode, options=one.options.in_case(one.mode)),
             source="counters",
             scope="model",
         )
-        for one in (*asked[0].counted_steps(),)
+        for one in counting._steps(asked)
     ]
+    # Both prompts are read once; 9 + 6 and 8 + 8 tokens have the same middle step.
+    steps = [("prefill", 9), ("decode", 11), ("decode", 12), ("prefill", 8), ("decode", 10)]
+    assert [(one.case.mode, dict(one.case.options)["seq_len"]) for one in counted] == steps
     notes = [record.notes for record in counting._told(counted, asked)]
-    assert notes == [(), ("the middle one of 5 steps of an answer: 5 times its counts, and those of prefill, are all",)]
+    five, seven = (
+        f"the middle one of {n} steps of an answer: {n} times its counts, and those of prefill, are all" for n in (5, 7)
+    )
+    assert notes == [(), (five, seven), (seven,), (), (five,)]
 
 
 def test_what_cannot_be_run_of_a_whole_answer_says_why() -> None:

@@ -79,7 +79,7 @@ def counters(
         InvalidValue: an argument cannot be used.
     """
     asked = Request.each_of(given_to(counters, locals()))
-    requests = [step for request in asked for step in request.counted_steps()]
+    requests = _steps(asked)
     if not isinstance(model, str):
         raise InvalidValue(
             "ncu runs a model in a process of its own; name it: resnet18, hf:gpt2, path/file.py:function"
@@ -109,18 +109,29 @@ def counters(
     )
 
 
+def _steps(asked: Iterable[Request]) -> list[Request]:
+    """Return the steps that are counted, each once: answers of several lengths have some in common."""
+    steps: list[Request] = []
+    for request in asked:
+        for step in request.counted_steps():
+            if step not in steps:
+                steps.append(step)
+    return steps
+
+
 def _told(counts: Iterable[Record], asked: Iterable[Request]) -> Iterator[Record]:
-    """Say of a step that was counted of a whole answer for how many it stands."""
-    notes = {}
+    """Say of a step that was counted of whole answers for how many of each it stands."""
+    notes: dict[object, list[str]] = {}
     for request in asked:
         steps = (request.options.output_len or 1) - 1
         told = f"the middle one of {steps} steps of an answer: {steps} times its counts, and those of prefill, are all"
         for step in request.counted_steps():
             if step.mode != request.mode and step.mode == "decode":
-                notes[step.options.in_case(step.mode)] = told
+                notes.setdefault(step.options.in_case(step.mode), []).append(told)
     for record in counts:
-        note = notes.get(record.case.options) if record.scope == "model" and record.case.mode == "decode" else None
-        yield record if note is None else replace(record, notes=(*record.notes, note))
+        stands = record.scope == "model" and record.case.mode == "decode"
+        told_of_it = notes.get(record.case.options, []) if stands else []
+        yield replace(record, notes=(*record.notes, *told_of_it)) if told_of_it else record
 
 
 @named_options()
