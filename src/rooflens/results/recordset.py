@@ -32,7 +32,7 @@ from rooflens.records import (
 )
 from rooflens.results import frames
 from rooflens.results.chosen_records import check_conditions, hold_for_cases, meets
-from rooflens.results.several_runs import SeveralRuns, alike, each_once
+from rooflens.results.several_runs import SeveralRuns, alike
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
 
@@ -169,8 +169,8 @@ class RecordSet(Displayed):
         holder: dict[Case, RecordSet] = {}
         records: list[Record] = []
         runs = SeveralRuns()
-        origins = grouped_by(every, lambda each: id(each._bounds))
-        chosen = {of: each_once(sets) for of, sets in origins.items()}
+        origins = grouped_by(every, lambda each: id(each._bounds))  # what parts of a set share, once; equals may be two
+        chosen = {of: list({id(r): r for each in sets for r in each.summed}.values()) for of, sets in origins.items()}
         for each in every:
             for name, device in each.devices.items():
                 devices[name] = devices.get(name, device).joined(device)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from rooflens.records import Case, Record, Source
 from rooflens.results.totals import grouped_by
 from rooflens.runs.options import FIRST_RUN, RUN
-
-
-class _Held(Protocol):
-    """What has records."""
-
-    summed: tuple[Record, ...]
 
 
 class SeveralRuns:
@@ -62,8 +55,3 @@ def _of(case: Case, run: Sequence[Record]) -> list[Record]:
 def alike(one: Sequence[Record], other: Sequence[Record]) -> bool:
     """Return True if records tell the same; notes may tell of the files that they come from."""
     return one == other or [replace(r, notes=()) for r in one] == [replace(r, notes=()) for r in other]
-
-
-def each_once(parts: Iterable[_Held]) -> list[Record]:
-    """Return the records of parts of one set, those that several parts hold once; equal ones may be two launches."""
-    return list({id(record): record for part in parts for record in part.summed}.values())
