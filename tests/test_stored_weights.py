@@ -164,13 +164,39 @@ def test_where_it_is_not_followed_a_note_says_so(
     assert all(note in one for one in told)
 
 
-def test_cards_are_ranked_with_one_format_and_a_note(tmp_path: Path) -> None:
+def test_each_card_has_the_format_that_it_multiplies_whatever_stands_beside_it(tmp_path: Path) -> None:
     config = {"model_type": "llama", **TINY, "quantization_config": {"quant_method": "fp8"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    for devices, weights in ((["l4", "a100-sxm4-40gb"], None), (["l4"], "fp8")):
+
+    def works(*devices: str) -> dict[str | None, tuple[object, float]]:
         ranked = rl.rank(f"hf:{tmp_path}/config.json", device=devices, seq_len=20, mode="decode", dtype="bf16")
-        assert {dict(row.evidence.case.options).get("weights") for row in ranked.rows} == {weights}
         assert "the configuration stores weights in fp8 (quantization_config)" in str(rl.table(ranked))
+        steps = ((row.evidence.case, row.total) for row in ranked.rows)
+        return {case.device: (dict(case.options).get("weights"), total.work.bytes["dram"]) for case, total in steps}
+
+    together = works("a100-sxm4-40gb", "l4")
+    assert together == works("a100-sxm4-40gb") | works("l4")
+    assert {device: weights for device, (weights, _) in together.items()} == {"a100-sxm4-40gb": None, "l4": "fp8"}
+
+
+def test_what_is_said_of_weights_alone_is_about_those_of_the_configuration(
+    decoded: Callable[..., rl.RecordSet],
+) -> None:
+    found = decoded(GPTQ, weights_except="model.layers.0", weights_group_size=32)
+    assert dict(found.cases[0].options) == {
+        "seq_len": 20,
+        "weights": "int4",
+        "weights_group_size": 32,
+        "weights_except": "lm_head,model.layers.0",
+    }
+    told = _model(decoded(GPTQ, weights_except="model.layers.0")).notes
+    assert any("and so they are counted, but for model.layers.0; weights='none'" in note for note in told)
+    assert any(f"parameters {LAYER:,}, which products alone read" in note for note in told)
+    fp8 = {"quant_method": "fp8"}
+    assert dict(decoded(fp8, device="a100-sxm4-40gb", weights_except="lm_head").cases[0].options) == {"seq_len": 20}
+    for stored in (None, {"quant_method": "quip"}):
+        with pytest.raises(InvalidValue, match="no weights are given another one; give weights too"):
+            decoded(stored, weights_except="lm_head")
 
 
 def test_a_module_that_does_not_fall_into_groups_is_named(decoded: Callable[..., rl.RecordSet]) -> None:

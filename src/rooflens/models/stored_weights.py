@@ -44,11 +44,15 @@ class StoredWeights:
         Args:
             rates: for each device, whether it has a rate for products on fp8.
         """
-        lacks_rate = self.options.get("weights") == "fp8" and not all(rates)
-        told = run.options.weights is not None or lacks_rate
+        told, mine = run.options.weights is not None, run.options
         if told or not self.options or run.mode not in WITHOUT_GRADIENTS or run.dtype.startswith("amp-"):
             return run
-        return replace(run, options=replace(run.options, **self.options))
+        if self.options["weights"] == "fp8" and not all(rates):  # all stay as they are
+            return replace(run, options=replace(mine, weights_except=None))
+        said = {} if mine.weights_group_size is None else {"weights_group_size": mine.weights_group_size}
+        if mine.weights_except is not None:
+            said["weights_except"] = ",".join(filter(None, (self.options.get("weights_except"), mine.weights_except)))
+        return replace(run, options=replace(mine, **{**self.options, **said}))
 
     def note(self, options: Options) -> str:
         """What a reader must know of a run's weights; nothing where its options name another format."""
@@ -62,8 +66,15 @@ class StoredWeights:
                 f"{published}, in a form that rooflens does not know, and here they are in the dtype: an estimate with"
                 " weights='int4' (or int8, fp8, nf4, mxfp4) counts one that is near"
             )
-        if typed and all(getattr(options, name) == self.options.get(name) for name in _OF_WEIGHTS):
-            return f"{published}, and so they are counted; weights='none' counts them in the dtype"
+        if typed and all(getattr(options, name) == self.options.get(name) for name in _OF_WEIGHTS[:2]):
+            stay, kept = options.weights_except or "", self.options.get("weights_except", "")
+            more = stay.removeprefix(kept).lstrip(",") if stay.startswith(kept) else None
+            but = f", but for {more}" if more else ""
+            return (
+                ""
+                if more is None
+                else f"{published}, and so they are counted{but}; weights='none' counts them in the dtype"
+            )
         return ""
 
 

@@ -93,6 +93,8 @@ def estimated(
     devices: Sequence[Device] = (),
     progress: Progress | None = None,
     impossible: Mapping[Failure, RooflensError] | None = None,
+    *,
+    stored: bool = False,
 ) -> RecordSet:
     """Estimate every run on every device; without devices, work and memory only.
 
@@ -100,6 +102,7 @@ def estimated(
 
     Args:
         impossible: what is known to fail.
+        stored: weights are, on each device by itself, as :func:`as_stored` has them.
 
     Raises:
         RooflensError: nothing can be estimated: no step can be built and traced, or no device has a rate for it.
@@ -107,22 +110,23 @@ def estimated(
     records: list[Record] = []
     whole: dict[Case, Callable[[], Iterable[Record]]] = {}
     failed = dict(impossible or {})
-    runs = [run for one in asked for run in one.runs]
+    steps = [[*_stored_runs(one, devices)] if stored else [(run, devices) for run in one.runs] for one in asked]
+    runs = [run for each in steps for run, _ in each]
     n, tracers = 0, Tracers(runs)
-    for one in asked:
+    for one, of_one in zip(asked, steps, strict=True):
         trace: Tracer | None = None
-        for run in one.runs:
+        for run, on in of_one:
             if progress is not None:
                 progress(n / len(runs), f"{run.model}, batch {run.batch}" if run.batch else run.model)
             n += 1
             try:
                 trace = trace or tracers.of(one)
                 summing = len(runs) >= MANY
-                counted = counted_run(run, trace, devices, one.tokens, one.positions, summing=summing)
+                counted = counted_run(run, trace, on, one.tokens, one.positions, summing=summing)
             except RooflensError as error:
-                failed |= dict.fromkeys(not_estimated(run, devices, error), error)
+                failed |= dict.fromkeys(not_estimated(run, on, error), error)
                 continue
-            for device in devices or (None,):
+            for device in on or (None,):
                 try:
                     records += counted(device)
                 except MissingCeiling as error:
@@ -134,6 +138,17 @@ def estimated(
         raise told_together(failed.values())
     known = {device.name: device for device in devices}
     return RecordSet(records, devices=known, failures=failed, environment=environment.capture(), whole=whole)
+
+
+def _stored_runs(one: Estimable, devices: Sequence[Device]) -> Iterator[tuple[Run, Sequence[Device]]]:
+    """Each run with the devices on which its weights are stored alike."""
+    alike: dict[tuple[Run, ...], list[Device]] = {}
+    for device in devices:
+        alike.setdefault(as_stored(one, [device]).runs, []).append(device)
+    if not devices:
+        alike[as_stored(one, ()).runs] = []
+    for runs in zip(*alike, strict=True):
+        yield from zip(runs, alike.values(), strict=True)
 
 
 def not_estimated(run: Run, devices: Sequence[Device | None], error: RooflensError) -> tuple[Failure, ...]:
@@ -182,9 +197,8 @@ def estimated_requests(
     words = [request.check_words for request in requests]
     if not read_by_worker(requests[0]):
         *_, known, (possible, errors) = checked(*words, devices, partial(_possible, requests))
-        asked = [as_stored(one, known) for one in possible]
         failed = {f: error for run, error in errors for f in not_estimated(run, known, error)}
-        return estimated(asked, known, progress, failed)
+        return estimated(possible, known, progress, failed, stored=True)
     *_, known = checked(*words, devices)
     with estimator_in_worker(limit) as estimator:
         runs = [run for request in requests for run in estimator.runs(request)]

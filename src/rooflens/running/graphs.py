@@ -99,6 +99,7 @@ def _sizes(file: GraphFile, run: Run) -> Sizes:
 
 def _refuse(asked: Request) -> None:
     """Raise InvalidValue for arguments that a file has no use for."""
+    options = asked.options
     if asked.mode != "inference":
         raise InvalidValue(
             f"{asked.model!r} is an ONNX file, a graph for inference: it has no mode {asked.mode!r}; give the PyTorch"
@@ -108,8 +109,12 @@ def _refuse(asked: Request) -> None:
         ("inputs", asked.inputs is not None, "its inputs are in the file"),
         ("name", asked.name is not None, "it has its own"),
         ("loss", asked.loss is not None, "it is not trained"),
-        ("weights", asked.options.quantises, "it has its own, and is counted as it is"),
-        ("channels_last", asked.options.channels_last, "its layout is in the file"),
+        (
+            "weights",
+            any((options.quantises, options.weights_group_size, options.weights_except)),
+            "it has its own, and is counted as it is",
+        ),
+        ("channels_last", options.channels_last, "its layout is in the file"),
     ):
         if given:
             raise InvalidValue(f"{what} has no meaning for the ONNX file {asked.model!r}: {why}; leave it out")

@@ -35,6 +35,7 @@ def tracer(asked: Estimable) -> Tracer:
 
     def traced(run: Run, *, summing: bool = False) -> Trace:
         options = run.options
+        options.check_weights()
         done = trace(step_of(run), summing=summing and not options.quantises)  # what reads a weight has to be listed
         if options.weights is None or not options.quantises:
             return done

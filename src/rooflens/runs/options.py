@@ -211,6 +211,17 @@ class Options:
                 "checkpoint=True saves the state of random numbers before each block, which torch refuses while it"
                 " captures a CUDA graph; leave one of the two out"
             )
+        if self.weights is not None:  # else the configuration of the model may say it
+            self.check_weights()
+        if (self.prompt_len is None) != (self.output_len is None):
+            given, lacking = ("prompt_len", "output_len") if self.output_len is None else ("output_len", "prompt_len")
+            raise InvalidValue(
+                f"{given}={getattr(self, given)} is a length of a whole answer, which has a prompt and an output; give"
+                f" {lacking} too"
+            )
+
+    def check_weights(self) -> None:
+        """Raise InvalidValue if something is said of a format of weights, and they have none or another one."""
         if self.weights_group_size is not None and self.weights not in OF_GROUPS:
             raise InvalidValue(
                 f"weights_group_size={self.weights_group_size} says how many weights share a scale in"
@@ -220,12 +231,6 @@ class Options:
             raise InvalidValue(
                 f"weights_except={self.weights_except!r} names modules whose weights keep their type, and no weights"
                 " are given another one; give weights too"
-            )
-        if (self.prompt_len is None) != (self.output_len is None):
-            given, lacking = ("prompt_len", "output_len") if self.output_len is None else ("output_len", "prompt_len")
-            raise InvalidValue(
-                f"{given}={getattr(self, given)} is a length of a whole answer, which has a prompt and an output; give"
-                f" {lacking} too"
             )
 
     def _check_optimizer(self) -> None:
