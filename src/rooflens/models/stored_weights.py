@@ -49,7 +49,9 @@ class StoredWeights:
             return run
         if self.options["weights"] == "fp8" and not all(rates):  # all stay as they are
             return replace(run, options=replace(mine, weights_except=None))
-        said = {} if mine.weights_group_size is None else {"weights_group_size": mine.weights_group_size}
+        said: dict[str, Any] = (
+            {} if mine.weights_group_size is None else {"weights_group_size": mine.weights_group_size}
+        )
         if mine.weights_except is not None:
             said["weights_except"] = ",".join(filter(None, (self.options.get("weights_except"), mine.weights_except)))
         return replace(run, options=replace(mine, **{**self.options, **said}))
