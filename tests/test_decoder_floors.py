@@ -339,6 +339,61 @@ def test_alibi_in_the_scores_hides_no_attention(tmp_path: Path) -> None:
     assert BATCH * 16 * 64 * 4 * BF16 <= moved < 1.1 * BATCH * 16 * 64 * 4 * BF16  # and what ALiBi adds to a key
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        # Both see 1 to 16 keys. Falcon adds ALiBi to a mask for sdpa; mpt to scores, and fills in the mask after it.
+        {"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1, "alibi": True}
+        | {"multi_query": False, "parallel_attn": False, "new_decoder_architecture": False},
+        {"model_type": "mpt", "d_model": 64, "n_heads": 4, "n_layers": 1, "max_seq_len": 64},
+    ],
+)
+def test_what_is_added_to_a_causal_mask_hides_as_much(tmp_path: Path, config: dict[str, Any]) -> None:
+    records = decode(tmp_path, config | {"vocab_size": WORDS}, mode="prefill")
+    written, least = flops(records, "attention", "bmm")
+    assert written == BATCH * 4 * 16 * 16 * 2 * 2 * 16
+    assert least == pytest.approx(BATCH * 4 * 136 * 2 * 2 * 16)
+    # Queries, keys, values and result; of Falcon's ALiBi a number for each head and key, and no matrix.
+    slopes = BATCH * 4 * 16 * BF16 if config["model_type"] == "falcon" else 0
+    assert needed(records, "attention", "bmm") == 4 * BATCH * 16 * 64 * BF16 + slopes
+    assert not any("pattern is not known" in note for note in records.notes)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize(
+    ("form", "pairs", "bias"),
+    [
+        ("learned", 136, True),  # a bias of each pair is read, and hides nothing: the mask beside it does
+        ("filled", 136, False),
+        ("shown again", 256, True),  # pairs of an input are joined to the causal ones: all may be seen
+        ("given", 256, True),  # of an input of the user's nothing is known
+    ],
+)
+def test_only_masks_of_places_hide_pairs_and_need_no_reading(form: str, pairs: int, bias: bool, eager: bool) -> None:
+    torch = pytest.importorskip("torch")
+    masking = pytest.importorskip("transformers.masking_utils")
+
+    class Attention(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, values: Any, given: Any) -> Any:
+            sizes = {"batch_size": 1, "q_length": 16, "kv_length": 16, "allow_is_causal_skip": False, "device": "cpu"}
+            make = masking.AttentionMaskInterface()["sdpa"]
+            causal = make(mask_function=masking.causal_mask_function, **sizes)
+            mask = {
+                "learned": lambda: torch.where(causal, 0.0, -1e9) + given,
+                "filled": lambda: torch.zeros(1, 1, 16, 16).masked_fill(~causal, -1e9),
+                "shown again": lambda: torch.where(causal | (given > 0), 0.0, -1e9),
+                "given": lambda: given,
+            }[form]()
+            if eager:
+                return torch.softmax(values @ values.mT + mask, -1) @ values
+            return torch.nn.functional.scaled_dot_product_attention(values, values, values, attn_mask=mask)
+
+    records = rl.estimate(Attention(), inputs=(torch.zeros(1, 1, 16, 8), torch.zeros(1, 1, 16, 16)), mode="inference")
+    assert flops(records, "attention", "bmm")[1] == pytest.approx(pairs * 2 * 2 * 8)
+    if not eager:
+        assert needed(records, "attention") == (2 * 16 * 8 + 256 * bias) * 4
+
+
 def test_experts_in_a_loop_are_those_that_random_tokens_hit(tmp_path: Path) -> None:
     # The loop decides by values, so the step is run with random ones: each of 8 choices hits one of 16 experts.
     records = decode(tmp_path, EXPERTS | {"experts_implementation": "eager"}, batch=4)

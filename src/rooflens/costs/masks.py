@@ -6,17 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.costs.fusion import attention_groups
-from rooflens.costs.registry import Need, cost
+from rooflens.costs.registry import Need, cost, family_of
 from rooflens.records import Mask, Operation, Tensor
 
 UNKNOWN_MASK = "attention with a mask whose pattern is not known (padding, documents, prefixes) counts all of its pairs"
 _ATTENTION = frozenset({"attention", "attention_backward"})
 _PRODUCTS = frozenset({"bmm", "baddbmm"})
+_FLOWS = frozenset({"elementwise", "copy", "fill"})
+"""Families whose results can be made again where they are used, of what they read."""
+_LOOKUPS = frozenset({"embedding", "index", "index_select"})
+_HIDES = {"add": ("self", "other"), "sub": ("self",), "masked_fill": ("mask",), "where": ("condition",)}
+"""Arguments whose mask holds for the result, whatever the others are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """An operation of an attention with a mask that is known; `nbytes` of it are read by the operation itself."""
+    """An operation of an attention with a mask that is known; the code reads `nbytes` more of it than it is made of."""
 
     mask: Mask
     nbytes: int
@@ -46,12 +51,13 @@ class Masked:
         )
 
 
-def masked(operations: Sequence[Operation], masks: Iterable[Mask]) -> Mapping[int, Masked]:
+def masked(operations: Sequence[Operation], masks: Sequence[Mask]) -> Mapping[int, Masked]:
     """The operations of attention, by index, whose mask is known: fused, or the products of one that is written out."""
-    known = {mask.block: mask for mask in masks}
-    known |= chosen(operations, known)
+    made = tuple(mask.block for mask in masks)
+    known = _known(operations, masks)
     if not known:
         return {}
+    sources = _sources(operations, made, known)
     found: dict[int, Masked] = {}
     groups = attention_groups(operations)
     of_group: dict[int, Mask] = {}
@@ -59,13 +65,67 @@ def masked(operations: Sequence[Operation], masks: Iterable[Mask]) -> Mapping[in
         for access in operation.reads:
             mask = known.get(access.block)
             if mask is not None and operation.call.name in _ATTENTION:
-                found[index] = Masked(mask, access.nbytes)
-            elif mask is not None and index in groups:
-                of_group[groups[index]] = mask
+                found[index] = Masked(mask, access.nbytes - min(access.nbytes, sources.get(access.block, 0)))
+            elif mask is not None and index in groups and not _is_condition(operation):
+                before = of_group.setdefault(groups[index], mask)
+                of_group[groups[index]] = min(before, mask, key=lambda one: one.pairs)
     for index, group in groups.items():
         if group in of_group and operations[index].call.name in _PRODUCTS:
             found[index] = Masked(of_group[group], 0)
     return found
+
+
+def _known(operations: Sequence[Operation], masks: Iterable[Mask]) -> dict[int, Mask]:
+    """Masks that are known, by block: as they are made, and in what is computed with them."""
+    known = _followed(operations, {mask.block: mask for mask in masks})
+    return known | chosen(operations, known)
+
+
+def _followed(operations: Sequence[Operation], made: Mapping[int, Mask]) -> dict[int, Mask]:
+    """Known masks, and what element-wise operations make of them: casts, sums with a bias, scores that are masked.
+
+    A pair that the mask hides stays hidden, unless something else of the mask's size may show it again.
+    """
+    known = dict(made)
+    for operation in operations if made else ():
+        call = operation.call
+        if not known.keys() & {access.block for access in operation.reads} or family_of(call.name) not in _FLOWS:
+            continue
+        given = [(name, value) for name, value in call.arguments if isinstance(value, Tensor)]
+        out = call.outputs[0] if call.outputs else None
+        if out is None or not operation.writes or len(given) != len(operation.reads):
+            continue
+        pairs = tuple(out.shape[-2:])
+        whole = [(name, a.block) for (name, t), a in zip(given, operation.reads, strict=True) if t.shape[-2:] == pairs]
+        hiding = _HIDES.get(call.name.removesuffix("_"), ())
+        if any(name not in hiding and block not in known for name, block in whole):
+            whole = [(name, block) for name, block in whole if name in hiding]
+        masks = [known[block] for _, block in whole if block in known]
+        if masks and (masks[0].queries, masks[0].keys) == pairs:
+            block = operation.writes[0].block
+            known[block] = replace(min(masks, key=lambda mask: mask.pairs), block=block)
+    return known
+
+
+def _is_condition(operation: Operation) -> bool:
+    """True if conditions are put together, which may show again what one of them hides."""
+    return any(out.dtype == "bool" for out in operation.call.outputs)
+
+
+def _sources(operations: Sequence[Operation], made: Sequence[int], known: Mapping[int, Mask]) -> dict[int, int]:
+    """Bytes, by block, that values are made of: functions of places take none, a sum of them with a bias the bias."""
+    least = dict.fromkeys(made, 0)
+    for operation in operations:
+        flows = family_of(operation.call.name) in _FLOWS or operation.call.name in _LOOKUPS
+        read = sum(least.get(access.block, access.nbytes) for access in operation.reads)
+        for access in operation.writes:
+            if access.block in made or (access.block in known and not flows):  # chosen by an indexer
+                least[access.block] = 0
+            elif flows:
+                least[access.block] = min(access.nbytes, read)
+            else:
+                least.pop(access.block, None)
+    return least
 
 
 def chosen(operations: Sequence[Operation], known: Mapping[int, Mask]) -> dict[int, Mask]:
@@ -123,6 +183,6 @@ def mask_needs(operations: Sequence[Operation], known: Mapping[int, Masked]) -> 
 
 def has_unknown_mask(operations: Sequence[Operation], masks: Iterable[Mask]) -> bool:
     """True if some attention has a mask of which nothing is known."""
-    blocks = {mask.block for mask in masks}
-    with_mask = (o for o in operations if o.call.name in _ATTENTION and isinstance(o.call.get("mask"), Tensor))
-    return any(not any(access.block in blocks for access in operation.reads) for operation in with_mask)
+    with_mask = [o for o in operations if o.call.name in _ATTENTION and isinstance(o.call.get("mask"), Tensor)]
+    known = _known(operations, masks) if with_mask else {}
+    return any(not any(access.block in known for access in operation.reads) for operation in with_mask)
