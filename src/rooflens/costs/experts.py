@@ -2,15 +2,17 @@
 
 A router picks k of E experts for each of n tokens. Which ones depends on the tokens. The convention is a router that is
 fair: every choice of k is as likely as any other, and tokens are independent. Then E (1 - (1 - k / E)^n) experts are
-expected to be hit, never more than n k, and the weights of these have to be read.
+expected to be hit, never more than n k, and the weights of these have to be read. Code that sends every token to every
+expert computes n E rows, of which n k are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import permutations
 
-from rooflens.costs.registry import Need, cost
+from rooflens.costs.registry import Need, cost, family_of
 from rooflens.records import Access, Call, Operation, Tensor
 
 EXPERTS_HIT = (
@@ -43,11 +45,14 @@ def expert_needs(operations: Sequence[Operation], *, serving: bool = False) -> I
     routings: dict[int, _Routing] = {}
     copies: dict[int, Tensor] = {}
     sent: dict[int, Access] = {}
+    dense = _DenseExperts(serving)
     for index, operation in enumerate(operations):
         call = operation.call
         if call.name == "topk" and call.outputs[0].elements:
             chosen = call.outputs[0].shape[-1]
-            routings[call.outputs[0].elements] = _Routing(call.outputs[0].elements // max(1, chosen), chosen)
+            routing = _Routing(call.outputs[0].elements // max(1, chosen), chosen)
+            routings[call.outputs[0].elements] = routing
+            dense.choose(call.tensor("self").shape[-1:], routing)
         elif call.name in _GROUPED:
             less = sum(r.nbytes - sent[r.block].nbytes for r in operation.reads if r.block in sent)
             yield from _grouped(index, call, call.tensor(_GROUPED[call.name]), routings, less)
@@ -61,6 +66,8 @@ def expert_needs(operations: Sequence[Operation], *, serving: bool = False) -> I
             yield index, Need(bytes=0, cause="expansion", formula=formula)
         elif call.name in ("bmm", "baddbmm"):
             yield from _copied(index, operation, copies, routings)
+        dense.follow(index, operation)
+    yield from dense.needs()
 
 
 def _grouped(
@@ -101,6 +108,153 @@ def _copied(
     hit = routing.hit(experts)
     moved = cost(operation.call).work.bytes["dram"] - read.nbytes + hit * one
     yield index, Need(bytes=int(moved), cause="idle experts", formula=_told(routing, experts, hit, one))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A row for each token and each expert.
+
+    Attributes:
+        source: place of the operation that begins them.
+        experts: their number.
+        needed: rows of a token that have to move: one where they are alike and read by its index, else one for each
+            expert that it is sent to.
+    """
+
+    source: int
+    routing: _Routing
+    experts: int
+    needed: int
+
+    @property
+    def tokens(self) -> int:
+        return self.routing.tokens
+
+    @property
+    def idle(self) -> float:
+        """Share of the rows that nobody needs."""
+        return 1 - self.needed / self.experts
+
+    def after(self) -> _Rows:
+        """The rows that are computed of these."""
+        return replace(self, needed=self.routing.chosen)
+
+
+_PASSES = frozenset({"elementwise", "copy", "reduction"})
+"""Families that pass over the rows of experts beside their products."""
+
+
+class _DenseExperts:
+    """Follows rows that are made for every token and every expert, and the products with all experts at once."""
+
+    def __init__(self, serving: bool) -> None:
+        self._serving = serving
+        self._routings: dict[tuple[int, int], _Routing] = {}
+        self._rows: dict[int, _Rows] = {}
+        self._casts: dict[int, tuple[int, Operation]] = {}
+        self._matrices: set[tuple[int, ...]] = set()
+        self._found: list[tuple[int, int, Need]] = []
+        self._multiplied: set[int] = set()
+
+    def needs(self) -> Iterator[tuple[int, Need]]:
+        """What operations need, by index, whose rows some product multiplies with experts."""
+        yield from ((index, need) for source, index, need in self._found if source in self._multiplied)
+
+    def choose(self, experts: tuple[int, ...], routing: _Routing) -> None:
+        """Remember a choice of some of several experts."""
+        if experts and routing.chosen < experts[0]:
+            self._routings[experts[0], routing.tokens] = routing
+
+    def follow(self, index: int, operation: Operation) -> None:
+        """Find out whether an operation makes such rows, passes over them or multiplies them."""
+        if not self._routings:
+            return
+        call, family = operation.call, family_of(operation.call.name)
+        if call.name in ("bmm", "baddbmm"):
+            self._multiply(index, operation)
+            return
+        if family == "copy" and call.weight_reads:
+            self._casts |= {access.block: (index, operation) for access in operation.writes}
+            return
+        passed = [access for access in operation.reads if access.block in self._rows]
+        rows = self._rows[passed[0].block] if passed else self._spread(index, operation)
+        for access in operation.writes:
+            self._rows.pop(access.block, None)
+        if rows is None or family not in _PASSES:
+            return
+        least = rows.experts * rows.tokens
+        made = [a for a in operation.writes if family != "reduction" and a.elements and a.elements % least == 0]
+        self._rows |= dict.fromkeys((access.block for access in made), rows)
+        if not self._serving:  # else the products beside it take it up
+            work, share = cost(call).work, rows.routing.chosen / rows.experts
+            moved = work.bytes["dram"] - sum(access.nbytes for access in (*passed, *made)) * rows.idle
+            flops = {name: count * share for name, count in work.flops.items()}
+            need = Need(flops=flops, bytes=int(moved), cause="idle experts", formula=_sent(rows))
+            self._found.append((rows.source, index, need))
+
+    def _spread(self, index: int, operation: Operation) -> _Rows | None:
+        """Rows that an operation makes by repeating every token for every expert."""
+        if family_of(operation.call.name) != "copy" or len(operation.reads) != 1 or len(operation.writes) != 1:
+            return None
+        read, written = operation.reads[0].elements, operation.writes[0].elements
+        for (experts, tokens), routing in self._routings.items():
+            if read and read % tokens == 0 and written == experts * read:
+                return _Rows(index, routing, experts, 1 if self._serving else routing.chosen)
+        return None
+
+    def _multiply(self, index: int, operation: Operation) -> None:
+        """Every row with the matrix of its expert; in training also the gradient of all matrices."""
+        call, result = operation.call, operation.writes[0]
+        known = [self._rows[access.block] for access in operation.reads if access.block in self._rows]
+        rows, shape = (known[0] if known else self._unmarked(index, call)), call.outputs[0].shape
+        casts = [access for access in operation.reads if access.block in self._casts]
+        self._rows.pop(result.block, None)
+        weights = call.weight_reads + sum(access.nbytes for access in casts)
+        is_gradient = not weights and tuple(sorted(shape)) in self._matrices
+        if rows is None or shape[0] != rows.experts or not (weights or is_gradient):
+            return
+        self._multiplied.add(rows.source)
+        if operation.phase == "backward":  # gradients of rows are made for every expert, too
+            others = [access for access in operation.reads if access.nbytes != weights]
+            sizes = {operand.elements for operand in _operands(call)}  # a view of the tokens has fewer
+            whole = [a for a in others if a.block not in self._rows and a.elements in sizes]
+            self._rows |= dict.fromkeys((access.block for access in whole), rows.after())
+        hit, work, chosen = rows.routing.hit(rows.experts), cost(call).work, rows.routing.chosen
+        moved = work.bytes["dram"] - sum(a.nbytes * r.idle for a in operation.reads if (r := self._rows.get(a.block)))
+        if weights:
+            self._matrices |= {tuple(sorted(operand.shape)) for operand in _operands(call)}
+            self._rows[result.block] = rows.after()
+            moved -= weights * (1 - hit / rows.experts) + result.nbytes * rows.after().idle
+        share = {"vector.fp32": hit / rows.experts} if call.get("weights_group_size") else {}
+        flops = {name: count * share.get(name, chosen / rows.experts) for name, count in work.flops.items()}
+        told = _told(rows.routing, rows.experts, hit, weights / rows.experts) if weights else _sent(rows)
+        need = Need(flops=flops, bytes=int(moved), cause="idle experts", formula=told)
+        self._found.append((rows.source, index, need))
+        for place, cast in (self._casts[access.block] for access in casts if not self._serving):
+            moved = cost(cast.call).work.bytes["dram"] * hit / rows.experts
+            self._found.append((rows.source, place, replace(need, flops=None, bytes=int(moved))))
+
+    def _unmarked(self, index: int, call: Call) -> _Rows | None:
+        """Rows that are one view of the tokens for every expert, or gradients that meet the matrices of experts."""
+        for one, other in permutations(_operands(call)):
+            is_view = one.strides is not None and one.strides[0] == 0
+            if is_view or tuple(sorted(other.shape)) in self._matrices:
+                for tokens in one.shape[1:]:
+                    routing = self._routings.get((one.shape[0], tokens))
+                    if routing is not None:
+                        return _Rows(index, routing, one.shape[0], 1 if is_view else routing.chosen)
+        return None
+
+
+def _operands(call: Call) -> Iterator[Tensor]:
+    """The two that a batched product multiplies."""
+    for name in ("self", "mat2") if call.name == "bmm" else ("batch1", "batch2"):
+        yield call.tensor(name)
+
+
+def _sent(rows: _Rows) -> str:
+    n, k, experts = rows.tokens, rows.routing.chosen, rows.experts
+    return f"{n:,} tokens are sent to {k} of {experts} experts each: {n * k:,} of {n * experts:,} rows are needed."
 
 
 def _told(routing: _Routing, experts: int, hit: float, one: float) -> str:

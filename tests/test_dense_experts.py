@@ -1,0 +1,118 @@
+"""Experts that are all computed for every token, by one batched product: the floor has those that are chosen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import rooflens as rl
+
+EXPERTS, WIDTH, INNER, BATCH, BF16 = 8, 64, 96, 2, 2
+UP, DOWN = WIDTH * 2 * INNER, INNER * WIDTH
+"""Weights of one expert: gate and up together, and down."""
+
+
+def llama4(folder: Path, **options: object) -> rl.RecordSet:
+    """A step of one layer of Llama 4, with 1 of 8 experts."""
+    config = {"model_type": "llama4_text", "hidden_size": WIDTH, "intermediate_size": INNER, "vocab_size": 100}
+    config |= {"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    path = folder / "llama4.json"
+    path.write_text(json.dumps(config | {"num_local_experts": EXPERTS, "num_experts_per_tok": 1}))
+    return rl.estimate(f"hf:{path}", **{"batch": BATCH, "seq_len": 16, "dtype": "bf16"} | options)  # type: ignore[arg-type]
+
+
+def products(records: rl.RecordSet, *, floor: bool = True, phase: str = "forward") -> tuple[float, float]:
+    """Matrix FLOP and bytes of products with experts."""
+    chosen = [r for r in records if r.scope == "op" and r.name == "bmm" and "expert" in r.path and r.phase == phase]
+    works = [(work, r.calls) for r in chosen if (work := r.needed if floor else r.written) is not None]
+    return sum(w.matmul_flops * n for w, n in works), sum(w.bytes["dram"] * n for w, n in works)
+
+
+@pytest.mark.parametrize(("mode", "tokens"), [("decode", BATCH), ("prefill", BATCH * 16)])
+def test_llama_4_needs_the_expert_of_each_token(tmp_path: Path, mode: str, tokens: int) -> None:
+    pytest.importorskip("transformers")
+    records = llama4(tmp_path, mode=mode)
+    # In and out of both products: a row for each token, and as written one for each expert too.
+    values = tokens * (WIDTH + 2 * INNER + INNER + WIDTH)
+    hit = EXPERTS * (1 - (7 / 8) ** tokens)  # two tokens hit 1.875
+    assert products(records, floor=False) == (
+        2 * tokens * EXPERTS * (UP + DOWN),
+        BF16 * EXPERTS * (values + UP + DOWN),
+    )
+    flops, moved = products(records)
+    assert flops == 2 * tokens * (UP + DOWN)
+    assert moved == pytest.approx(BF16 * (values + hit * (UP + DOWN)), abs=2)
+    assert any("fair router" in note for record in records for note in record.notes)
+    causes = {r.floor.cause for r in records if r.name == "bmm" and r.floor is not None}
+    assert causes == {"idle experts"}
+    text = " ".join(rl.explain(records, path="model.layers.0.feed_forward.experts").text.split())
+    assert f"{tokens} tokens are sent to 1 of 8 experts each" in text
+
+
+def test_training_writes_the_gradients_of_all_experts(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    tokens, hit = BATCH * 16, EXPERTS * (1 - (7 / 8) ** (BATCH * 16))
+    flops, moved = products(llama4(tmp_path, mode="train"), phase="backward")
+    assert flops == 2 * 2 * tokens * (UP + DOWN)  # of values and of weights
+    values = tokens * (WIDTH + 2 * INNER + INNER + WIDTH)
+    assert moved == pytest.approx(BF16 * (2 * values + (hit + EXPERTS) * (UP + DOWN)), abs=4)
+
+
+class Mixture(torch.nn.Module):
+    """Every token with every expert, by broadcasting; the router weighs the results, of which it chooses some."""
+
+    def __init__(self, chosen: int) -> None:
+        super().__init__()
+        self.chosen = chosen
+        self.router = torch.nn.Linear(WIDTH, EXPERTS)
+        self.experts = torch.nn.Parameter(torch.empty(EXPERTS, WIDTH, INNER))
+        self.back = torch.nn.Parameter(torch.empty(EXPERTS, INNER, WIDTH))
+        self.bias = torch.nn.Parameter(torch.empty(EXPERTS, 1, WIDTH))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        best, places = self.router(tokens).topk(self.chosen, dim=-1)
+        scores = torch.zeros(len(tokens), EXPERTS).scatter(1, places, best.softmax(-1))
+        rows = torch.baddbmm(self.bias, (tokens @ self.experts).relu(), self.back)
+        return (rows * scores.T[:, :, None]).sum(0)
+
+
+@pytest.mark.parametrize("chosen", [2, EXPERTS])
+def test_another_mixture_that_broadcasts_its_tokens(chosen: int) -> None:
+    tokens, fp32 = 4, 4
+    records = rl.estimate(Mixture(chosen), inputs=torch.empty(tokens, WIDTH), dtype="fp32")
+    ops = [r for r in records if r.name in ("bmm", "baddbmm")]
+    assert sum(r.needed.matmul_flops for r in ops if r.needed) == 2 * tokens * chosen * 2 * DOWN
+    # Tokens once; rows between the products written and read, and results written, for each choice; a bias each.
+    hit = EXPERTS * (1 - (1 - chosen / EXPERTS) ** tokens)
+    moved = tokens * WIDTH + tokens * chosen * (2 * INNER + WIDTH) + hit * (2 * DOWN + WIDTH)
+    assert sum(r.needed.bytes["dram"] for r in ops if r.needed) == pytest.approx(fp32 * moved, abs=2)
+    (relu,) = [r for r in records if r.name == "relu"]
+    assert relu.needed is not None
+    assert relu.needed.bytes["dram"] == fp32 * tokens * chosen * 2 * INNER
+
+
+def test_gradients_of_chosen_rows_alone_are_needed() -> None:
+    tokens, fp32 = 4, 4
+    records = rl.estimate(Mixture(2), inputs=torch.empty(tokens, WIDTH), dtype="fp32", mode="train")
+    ops = [r for r in records if r.name == "bmm" and r.phase == "backward"]
+    # The tokens are an input, with no gradient: of `back` values and weights, of `experts` weights.
+    assert sum(r.needed.matmul_flops for r in ops if r.needed) == 3 * 2 * tokens * 2 * DOWN
+    hit = EXPERTS * (1 - (6 / 8) ** tokens)
+    rows = 2 * tokens * (3 * INNER + 2 * WIDTH) + tokens * WIDTH
+    moved = rows + (hit + 2 * EXPERTS) * DOWN
+    assert sum(r.needed.bytes["dram"] for r in ops if r.needed) == pytest.approx(fp32 * moved, abs=3)
+
+
+class Chosen(torch.nn.Module):
+    """A choice of places, and values that are repeated as often, but for no expert."""
+
+    def forward(self, scores: torch.Tensor) -> torch.Tensor:
+        return scores[:, :1].repeat(1, EXPERTS).relu() * scores.topk(2).indices.sum()
+
+
+def test_a_choice_without_experts_changes_nothing() -> None:
+    records = rl.estimate(Chosen(), inputs=torch.empty(4, EXPERTS), dtype="fp32")
+    assert all(r.needed == r.written for r in records if r.scope == "op")
