@@ -255,6 +255,8 @@ def test_times_of_pieces_have_a_ratio_and_no_test() -> None:
     assert (row.before_seconds, row.after_seconds, row.change.ratio, row.p) == (3, 6, 2, None)
     assert row.direction == "unknown"
     assert any("timed in pieces" in note for note in found.notes)
+    assert row.change.values is None
+    assert "how many values" not in str(rl.table(found))
 
 
 @pytest.mark.parametrize(

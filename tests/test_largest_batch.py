@@ -340,6 +340,8 @@ def test_several_devices_are_data_parallel() -> None:
     assert (two.batch, two.memory, two.held) == (one.batch, one.memory, one.held)
     assert one.throughput is not None
     assert two.throughput == 2 * one.throughput
+    table = rl.table(Fits([two, replace(two, size=1)], rl.RecordSet([])))
+    assert "\n2x l4: each device has the whole model" in str(table)
 
 
 def test_a_board_is_taken_apart() -> None:

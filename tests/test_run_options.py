@@ -147,6 +147,10 @@ def test_records_are_chosen_by_options_of_their_case_and_have_their_sizes_in_col
     assert len(records.where(kv_cache="dynamic", compile=False).cases) == 4  # what is not named is the default
     assert len(records.where(weights="none")) == 6  # which cases do not name either
     assert len(records.where(optimizer="none")) == 0  # the default is another one
+    assert records.where(seq_len=[16, None], batch=2).cases == tuple(cases[4:])
+    assert records.where(batch=(2, 3)).cases == records.where(batch=2).cases
+    assert len(records.where(weights=["int8", "none"])) == 6
+    assert (len(records.where(batch=[])), len(records.where(options=[()])), len(records.where(options=()))) == (0, 2, 2)
     with pytest.raises(InvalidValue, match="unknown condition 'seqlen'; known: accumulation_steps, batch"):
         records.where(seqlen=8)
     rows = list(csv.DictReader(StringIO(rl.table(records, format="csv"))))

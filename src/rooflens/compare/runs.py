@@ -205,7 +205,7 @@ def _rows(one: Evidence, other: Evidence) -> Iterator[RunChange]:
         else:
             seconds = (before.seconds, after.seconds)
             ratio = after.seconds / before.seconds if before.seconds else None
-            changed = RatioChange(ratio=ratio, values=(0, 0), undecided=IN_PIECES)
+            changed = RatioChange(ratio=ratio, values=None, undecided=IN_PIECES)
         yield RunChange(
             before=one.case,
             after=other.case,

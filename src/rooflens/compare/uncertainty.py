@@ -38,7 +38,7 @@ class RatioChange:
         interval: 95 % interval of the ratio; None where there are too few values.
         p: two-sided p-value of "nothing changed"; None likewise.
         unit: what varies by chance here: samples of one run each, or whole runs.
-        values: how many of these units each side has; none where it was timed in pieces.
+        values: how many of these units each side has; None where it was timed in pieces.
         undecided: why nothing can be said about chance, "" where something can.
     """
 
@@ -46,7 +46,7 @@ class RatioChange:
     interval: Interval | None = None
     p: float | None = None
     unit: Literal["samples", "runs"] = "samples"
-    values: tuple[int, int] = (1, 1)
+    values: tuple[int, int] | None = (1, 1)
     undecided: str = ""
 
     def significant(self, p: float | None = None) -> bool | None:

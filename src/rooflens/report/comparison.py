@@ -85,6 +85,8 @@ def _across(before: Column, after: Column) -> Column:
 
 def _values(row: RunChange) -> Entry:
     """The values of the first side; people see those of both in one column."""
+    if row.change.values is None:
+        return Entry(None)
     before, after = row.change.values
     return Entry(before, label=f"{before}" if before == after else f"{before}, {after}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rooflens.costs import most_kept
@@ -168,14 +168,19 @@ def _notes(fits: Sequence[Fit]) -> Iterator[str]:
     several = [fit for fit in answered if fit.count > 1]
     if several:
         yield (
-            f"{', '.join(fit.name for fit in several)}: each device has the whole model and this batch of its own (data"
+            f"{_names(several)}: each device has the whole model and this batch of its own (data"
             " parallel); memory is that of one, samples per second are of all, what they exchange is not counted"
         )
     for reason in dict.fromkeys(fit.reason for fit in fits if fit.size is None):
-        yield f"{reason}: {', '.join(fit.name for fit in fits if fit.reason == reason)}"
+        yield f"{reason}: {_names(fit for fit in fits if fit.reason == reason)}"
     if any(fit.case.mode == "decode" for fit in answered):
         yield "decode begins with a full cache; what filling it takes tells --mode prefill"
     yield from _memory_notes(answered)
+
+
+def _names(fits: Iterable[Fit]) -> str:
+    """Their devices, each once."""
+    return ", ".join(dict.fromkeys(fit.name for fit in fits))
 
 
 def _memory_notes(fits: Sequence[Fit]) -> Iterator[str]:

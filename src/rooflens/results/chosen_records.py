@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 
 from rooflens.errors import InvalidValue
@@ -28,14 +28,19 @@ def hold_for_cases(names: Collection[str]) -> bool:
 
 
 def meets(item: Record | Failure, conditions: Mapping[str, object]) -> bool:
-    """True if a record meets every condition; an option that its case does not name has its default."""
+    """True if a record meets every condition, of several values any; an option that no case names has its default."""
     options = dict(item.case.options)
     for name, wanted in conditions.items():
         if name in _UNNAMED:
             value: object = options.get(name, _UNNAMED[name])
         else:
             value = getattr(item.case if name in _OF_CASE else item, name, None)
-        asks_nothing = value is None and name in OPTIONS and wanted in OPTIONS[name].nothing
-        if value != wanted and not asks_nothing:
+        nothing = OPTIONS[name].nothing if value is None and name in OPTIONS else ()
+        if value != wanted and not any(value == one or one in nothing for one in any_of(wanted)):
             return False
     return True
+
+
+def any_of(wanted: object) -> Iterable[object]:
+    """The values that a condition names."""
+    return wanted if isinstance(wanted, list | tuple | set | frozenset | range) else (wanted,)

@@ -31,7 +31,7 @@ from rooflens.records import (
     write_records,
 )
 from rooflens.results import frames
-from rooflens.results.chosen_records import check_conditions, hold_for_cases, meets
+from rooflens.results.chosen_records import any_of, check_conditions, hold_for_cases, meets
 from rooflens.results.several_runs import SeveralRuns, alike
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
@@ -125,14 +125,15 @@ class RecordSet(Displayed):
     def where(self, **conditions: object) -> RecordSet:
         """Return the records that meet every condition: a field of the record or its case, or an option, as given.
 
-        A device may be named in any way that the catalogue knows.
+        A device may be named in any way that the catalogue knows. Of a list of values any one is met.
 
-        >>> rs.where(batch=64, source="measure")  # doctest: +SKIP
+        >>> rs.where(batch=[32, 64], source="measure")  # doctest: +SKIP
         """
         check_conditions(conditions)
-        device = conditions.get("device")
-        if isinstance(device, str):
-            conditions["device"] = which_of({case.device for case in self.cases if case.device is not None}, device)
+        if "device" in conditions:
+            here = {case.device for case in self.cases if case.device is not None}
+            named = any_of(conditions["device"])
+            conditions["device"] = [which_of(here, one) if isinstance(one, str) else one for one in named]
         summed = hold_for_cases(conditions)
         return RecordSet(
             (record for record in (self.summed if summed else self.records) if meets(record, conditions)),
