@@ -130,10 +130,9 @@ class RecordSet(Displayed):
         >>> rs.where(batch=[32, 64], source="measure")  # doctest: +SKIP
         """
         check_conditions(conditions)
-        if "device" in conditions:
+        if (device := conditions.get("device")) is not None:
             here = {case.device for case in self.cases if case.device is not None}
-            named = any_of(conditions["device"])
-            conditions["device"] = [which_of(here, one) if isinstance(one, str) else one for one in named]
+            conditions["device"] = [which_of(here, one) if isinstance(one, str) else one for one in any_of(device)]
         summed = hold_for_cases(conditions)
         return RecordSet(
             (record for record in (self.summed if summed else self.records) if meets(record, conditions)),
