@@ -183,6 +183,12 @@ def test_each_card_has_the_format_that_it_multiplies_whatever_stands_beside_it(t
     assert {device: weights for device, (weights, _) in together.items()} == {"a100-sxm4-40gb": None, "l4": "fp8"}
 
 
+def test_a_note_names_a_format_once_for_all_cards_that_have_it(decoded: Callable[..., rl.RecordSet]) -> None:
+    text = str(rl.table(decoded({"quant_method": "fp8"}, device=["a100-sxm4-40gb", "l4", "h200"]), width=300))
+    assert "\nweights=fp8 weights_except=lm_head: the configuration stores weights in fp8" in text
+    assert "\nno option weights: the configuration stores weights in fp8" in text
+
+
 def test_what_is_said_of_weights_alone_is_about_those_of_the_configuration(
     decoded: Callable[..., rl.RecordSet],
 ) -> None:

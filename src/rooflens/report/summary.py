@@ -317,7 +317,7 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
             yield note
         else:
             fields = differing([row.case for row in cases])
-            yield f"{', '.join(name_of(case, fields) for case in those)}: {note}"
+            yield f"{', '.join(dict.fromkeys(name_of(case, fields) for case in those))}: {note}"
 
 
 def _notes_on_times(timed: Sequence[_Row]) -> Iterator[str]:
