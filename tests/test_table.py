@@ -104,8 +104,8 @@ def test_plot_refuses_before_it_reads(words: tuple[str, ...], message: str) -> N
     ("words", "told"),
     [
         (
-            ("--columns", "batch,seq_len"),
-            "no column 'seq_len' in this table; it is an option, and the column",
+            ("--columns", "batch,optimizer"),
+            "no column 'optimizer' in this table; it is an option, and the column",
         ),
         (("--columns", "cold"), "did you mean measured_cold?"),
         (("--by", "module", "--sort", "params"), "did you mean parameters?"),
