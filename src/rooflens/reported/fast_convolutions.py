@@ -8,8 +8,8 @@ from math import prod
 from rooflens.records import Call, Record, Tensor
 
 TILE = 4
-"""Results along a side that Winograd's algorithm makes at once, or as many as the kernel has taps; cuDNN makes no more
-(6 x 6 numbers for 3 x 3 taps, 9 x 9 for 5 x 5)."""
+"""Results along a side that Winograd's algorithm makes at once, or as many as the kernel has taps: F(4 x 4, 3 x 3) of
+Lavin and Gray (arXiv:1509.09308), with 36 multiplications for 144. Assumed to be the largest tile in use."""
 USUALLY_LEFT = 0.25
 """What is left of a convolution whose sizes are not kept: 4 x 4 results of 3 x 3 taps are the usual case."""
 
