@@ -33,8 +33,8 @@ SMALLEST = {(item.effect, item.call.name): item for item in sorted(suite(), key=
 def test_a_call_of_the_suite_runs_and_gives_results_of_its_shapes(item: SuiteCall) -> None:
     result = runner(item.call, "cpu")()
     results = [t for t in (result if isinstance(result, tuple | list) else [result]) if isinstance(t, torch.Tensor)]
-    if item.call.name.endswith("_"):  # in place
-        assert results == []
+    if item.call.name.endswith("_"):  # in place: a list gives nothing, a tensor itself
+        assert [tuple(result.shape) for result in results] in ([], [item.call.outputs[0].shape])
     elif not item.call.name.endswith("_backward"):  # autograd gives every gradient
         assert tuple(results[0].shape) == item.call.outputs[0].shape
 

@@ -98,6 +98,9 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         tuple(f"pooling.{name}" for name in ("share", "output", "tap", "last_max", "last_average", "last_start")),
     ),
     (("lookup",), ("lookup.share", "lookup.sorted")),
+    (("experts",), ("grouped.start", "grouped.few", "grouped.many")),
+    (("routing",), tuple(f"routing.{n}" for n in ("count", "largest", "rows", "sort_short", "sort_long", "keys"))),
+    (("added",), ("lookup.scatter",)),
     (("list",), ("optimizer.start", "optimizer.share")),
 )  # fmt: skip
 """Effects whose calls are fitted together, and their constants; a later stage builds on the earlier ones."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rooflens.predict.suite_calls import NCHW, NHWC, PIXELS, SuiteCall, both_gradients, convolved, dense, made
+from rooflens.predict.suite_language import language
 from rooflens.predict.suite_steps import steps
 from rooflens.records import Argument, Call, Tensor
 
@@ -17,6 +18,7 @@ def suite() -> tuple[SuiteCall, ...]:
     parts = (
         _streams(), _products(), _convolutions(), _norms(), _attention(), _copies(), _depthwise(), _grouped(), _rows(),
         _pooling(), _gradients(), _lookups(), _lists(), _decoding(), _rare(), steps(),
+        language(),
     )  # fmt: skip
     return tuple(item for part in parts for item in part)
 

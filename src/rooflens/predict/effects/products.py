@@ -6,6 +6,7 @@ fewer tiles than units, the sum is split and partial sums are added. The library
 Arithmetic and bytes overlap but for their ends: a norm with exponent 3 joins them. Form and depths: a trial on an H100.
 Rows that are no whole vectors of 16 bytes cost their bytes at a small share of the bandwidth. Cards that cannot hold
 their clock in products (T4, L4) are held back by power: FLOP/s are at most watts / joules.
+Groups of rows (experts) have a kernel of their own, whose tiles belong to one group each.
 """
 
 from __future__ import annotations
@@ -25,12 +26,18 @@ LEAST_DEPTH = 64
 """Of a sum that is split: shorter parts are not worth their start."""
 HALF = frozenset({"fp16", "bf16"})
 TENSOR = HALF | {"tf32"}
+FEW_ROWS, MANY_ROWS = (64, 128), (128, 256)
+"""Tiles of the kernel for groups (torch's GroupMM.cu, on Hopper): where a group has few rows on average, and many."""
+MOST_OF_FEW = 128
+"""Rows of a group on average, or columns, up to which the smaller tile is taken."""
 ROW = 16
 """Bytes of a vector: kernels on tensor cores load rows in whole ones."""
 
 
 def product(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a matrix product."""
+    if is_grouped(piece.call):
+        return grouped(piece, card)
     sizes = product_sizes(piece.call)
     if sizes is None:
         return contraction(piece, card)
@@ -40,6 +47,28 @@ def product(piece: CallOnDevice, card: Card) -> float:
     if piece.precision in TENSOR and unaligned(piece.call):
         return max(seconds, card["product.start"] + piece.nbytes / (card["product.unaligned"] * card.dram))
     return seconds
+
+
+def grouped(piece: CallOnDevice, card: Card) -> float:
+    """Seconds of the products of groups of rows, each with a matrix of its own; rows are dealt out at random.
+
+    One kernel makes the addresses of all groups, another one walks over their tiles. A group's last tile is half empty
+    on average, and one that has few rows has a single tile.
+    """
+    left, matrices, out = piece.call.tensor("self"), piece.call.tensor("mat2"), piece.call.outputs[0]
+    rows, depth = left.shape
+    groups, n = matrices.shape[0], out.shape[-1]
+    kind, (tall, across) = ("few", FEW_ROWS) if min(rows / groups, n) <= MOST_OF_FEW else ("many", MANY_ROWS)
+    hit = groups * (1 - (1 - 1 / groups) ** rows)
+    tiles = max(hit, rows / tall + hit / 2) * ceil(n / across)
+    one = tall * across * (depth + card[f"product.depth_{_kind(piece.precision)}"])
+    per_unit = full_rate(card, piece.precision) * card[f"grouped.{kind}"] / card.units / 2
+    computing = max(1.0, tiles / card.units) * one / per_unit
+    read = matrices.nbytes * hit / groups
+    moving = bytes_time(read, left.nbytes + out.nbytes, piece.nbytes, card, card["product.streamed"])
+    exponent = card["product.join"]
+    joined: float = (computing**exponent + moving**exponent) ** (1 / exponent)
+    return card["grouped.start"] + joined
 
 
 def unaligned(call: Call) -> bool:
@@ -54,6 +83,14 @@ def contraction(piece: CallOnDevice, card: Card) -> float:
     """Seconds of any other matrix work: a share of the peak, or its bytes."""
     flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
     return max(flops / full_rate(card, piece.precision), stream(piece, card)) + card["product.start"]
+
+
+def is_grouped(call: Call) -> bool:
+    """True of (rows, depth) times (groups, depth, n) in 16 bits: each group of rows has a matrix of its own."""
+    if call.name != "_grouped_mm":
+        return False
+    left, matrices = call.tensor("self"), call.tensor("mat2")
+    return len(left.shape) == 2 and len(matrices.shape) == 3 and left.dtype in HALF and matrices.nbytes > 0
 
 
 @lru_cache(maxsize=20_000)

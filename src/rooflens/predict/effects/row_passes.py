@@ -11,6 +11,7 @@ from math import ceil, prod
 
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
+from rooflens.predict.effects.routing import CHOOSING, choosing
 from rooflens.predict.effects.streams import moved
 from rooflens.records import Tensor
 
@@ -27,6 +28,8 @@ LONG = 4096
 
 def row_passes(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a softmax, a loss or a reduction."""
+    if piece.call.name in CHOOSING:
+        return choosing(piece, card)
     tensor = piece.call.inputs[0]
     if "softmax" in piece.call.name:
         dim = piece.call.get("dim")

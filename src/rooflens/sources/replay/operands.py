@@ -71,10 +71,23 @@ def operand(tensor: Tensor, bound: int, where: str) -> torch.Tensor:
 
 def _bound(call: Call) -> int:
     """A number that every index of a call may have: below each size of the tensor that is indexed."""
+    size = _indexed(call)
+    if size is not None:
+        return size
     first = next((t for t in call.inputs if t.dtype in ("fp32", "fp16", "bf16", "fp64") and t.shape), None)
-    if call.name.startswith(("embedding", "nll_loss", "index_select")) and first is not None:
+    if call.name.startswith(("embedding", "nll_loss")) and first is not None:
         return first.shape[-1] if call.name.startswith("nll_loss") else first.shape[0]
     return 1 if first is None else min(first.shape)
+
+
+def _indexed(call: Call) -> int | None:
+    """The size of the only dimension that a call indexes; None of others."""
+    tensor, indices, dim = call.get("self"), call.get("indices"), call.get("dim")
+    if not isinstance(tensor, Tensor) or not call.name.startswith("index"):
+        return None
+    if isinstance(indices, tuple) and len(indices) == 1:
+        return tensor.shape[0]
+    return tensor.shape[dim] if isinstance(dim, int) and "index" in dict(call.arguments) else None
 
 
 def _overload(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
@@ -149,9 +162,21 @@ def _batch_norm_backward(given: Mapping[str, Any]) -> Runner:
     return _gradients(_batch_norm({**named, **statistics}), [*sources, bias])
 
 
+def _grouped_mm(given: Mapping[str, Any]) -> Runner:
+    """Products of groups of rows, which are dealt out at random, as by a router that nobody has trained."""
+    left, matrices = given["self"], given["mat2"]
+    if left.dim() != 2 or matrices.dim() != 3:
+        raise Untimed("groups of another dimension than rows are not made")
+    groups = torch.randint(len(matrices), (len(left),), device=left.device)
+    ends = torch.bincount(groups, minlength=len(matrices)).cumsum(0).to(torch.int32)
+    product: Any = getattr(F, "grouped_mm", None) or torch._grouped_mm
+    return lambda: product(left, matrices, offs=ends)
+
+
 OWN: Mapping[str, Callable[[Mapping[str, Any]], Runner]] = {
     "attention": _attention,
     "attention_backward": _attention_backward,
+    "_grouped_mm": _grouped_mm,
     "native_batch_norm": _batch_norm,
     "native_batch_norm_backward": _batch_norm_backward,
 }
