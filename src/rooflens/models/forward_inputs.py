@@ -107,7 +107,7 @@ def positions(sizes: InputSizes, begin: int, end: int) -> dict[str, torch.Tensor
     """Return positions where they can be given, so that no model computes them from values."""
     if "position_ids" not in sizes.accepted:
         return {}
-    return {"position_ids": torch.arange(begin, end).expand(sizes.batch, end - begin)}
+    return {"position_ids": torch.arange(begin, end, device="cpu").expand(sizes.batch, end - begin)}
 
 
 def media(sizes: InputSizes) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from rooflens.records import Mask
 
 _MODULE = "transformers.masking_utils"
 _KINDS = ("sdpa", "eager")
+_PACKED = "find_packed_sequence_indices"
 
 Known = Callable[[int, int], Mask]
 See = Callable[[Tensor, Known], None]
@@ -42,8 +43,23 @@ def known_masks(see: See) -> Iterator[None]:
         yield
         return
     mapping = module.AttentionMaskInterface._global_mapping
-    with patch.dict(mapping, {kind: _told(mapping[kind], see) for kind in _KINDS if kind in mapping}):
+    with (
+        patch.dict(mapping, {kind: _told(mapping[kind], see) for kind in _KINDS if kind in mapping}),
+        patch.object(module, _PACKED, _unless_known(getattr(module, _PACKED))),
+    ):
         yield
+
+
+def _unless_known(find: Callable[[Tensor], Tensor | None]) -> Callable[[Tensor], Tensor | None]:
+    """Find packed sequences: none where known places follow each other, which transformers looks for in real ones."""
+
+    @wraps(find)
+    def call(position_ids: Tensor) -> Tensor | None:
+        packed = find(position_ids)
+        known = getattr(packed, "constant", None)  # what a fake tensor holds
+        return None if known is not None and not known.any() else packed
+
+    return call
 
 
 def _told(make: Callable[..., Any], see: See) -> Callable[..., Any]:

@@ -1,0 +1,54 @@
+"""Masks that are made from places which rooflens gives itself are as known as those that are made from shapes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rooflens as rl
+
+pytest.importorskip("transformers")
+
+BATCH, TOKENS, WINDOW, HEADS, WIDTH = 2, 16, 6, 4, 16
+TEXT: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": 2,
+    "head_dim": WIDTH,
+    "intermediate_size": 128,
+    "sliding_window": WINDOW,
+    "vocab_size": 100,
+}
+VISION: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+GEMMA_3: dict[str, Any] = {
+    "model_type": "gemma3",
+    "text_config": TEXT,
+    "vision_config": VISION,
+    "mm_tokens_per_image": 4,
+    "image_token_index": 99,
+}
+
+
+@pytest.mark.parametrize("mode", ["prefill", "inference"])
+def test_windows_of_a_model_that_sees_images_are_known(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(GEMMA_3))
+    records = rl.estimate(f"hf:{path}", batch=BATCH, seq_len=TOKENS, mode=mode, dtype="bf16")
+    attention = [r for r in records if r.scope == "op" and r.name == "attention" and "language_model" in r.path]
+    flops = sum(r.needed.flops["matmul.bf16"] * r.calls for r in attention if r.needed is not None)
+    # Windows of 6: 1, 2 ... 6 keys for the first 6 queries, 6 for the other 10. The causal layer: 16 x 17 / 2.
+    pairs = 2 * (21 + 60) + 136
+    assert flops == BATCH * HEADS * 2 * (WIDTH + WIDTH) * pairs
+    assert not any("pattern is not known" in note for note in records.notes)
