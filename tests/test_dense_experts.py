@@ -106,6 +106,77 @@ def test_gradients_of_chosen_rows_alone_are_needed() -> None:
     assert sum(r.needed.bytes["dram"] for r in ops if r.needed) == pytest.approx(fp32 * moved, abs=3)
 
 
+class Gated(torch.nn.Module):
+    """Every token with every expert, as sums over indices are written: the matrices of all experts lie side by side."""
+
+    def __init__(self, form: str, chosen: int, *, turned: bool) -> None:
+        super().__init__()
+        self.form, self.chosen, self.turned = form, chosen, turned
+        self.router = torch.nn.Linear(WIDTH, EXPERTS, bias=False)
+        sizes = (EXPERTS, INNER, WIDTH) if turned else (EXPERTS, WIDTH, INNER)
+        self.gate, self.up = (torch.nn.Parameter(torch.empty(sizes)) for _ in range(2))
+        self.down = torch.nn.Parameter(torch.empty(EXPERTS, INNER, WIDTH))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        best, places = self.router(tokens).topk(self.chosen, dim=-1)
+        scores = torch.zeros(len(tokens), EXPERTS).scatter(1, places, best.softmax(-1))
+        inner = f"nh,{'edh' if self.turned else 'ehd'}->{self.form}d"
+        rows = torch.einsum(inner, tokens, self.gate).relu() * torch.einsum(inner, tokens, self.up)
+        out = torch.einsum(f"{self.form}d,edh->{self.form}h", rows, self.down)
+        return torch.einsum(f"ne,{self.form}h->nh", scores, out)
+
+
+@pytest.mark.parametrize(("form", "turned"), [("en", False), ("ne", False), ("en", True), ("ne", True)])
+def test_matrices_of_all_experts_side_by_side(form: str, turned: bool) -> None:
+    tokens, chosen, fp32 = 5, 2, 4
+    records = rl.estimate(Gated(form, chosen, turned=turned), inputs=torch.empty(tokens, WIDTH), dtype="fp32")
+    ops = [r for r in records if r.name == "bmm"]
+    products, weighing = 3 * DOWN * tokens * chosen, tokens * chosen * WIDTH
+    assert sum(r.needed.matmul_flops * r.calls for r in ops if r.needed) == 2 * (products + weighing)
+    assert (
+        sum(r.written.matmul_flops * r.calls for r in ops if r.written) == 2 * (products + weighing) * EXPERTS / chosen
+    )
+    # Tokens of gate and up, and for each choice their rows; rows in and out of down; these and all scores to the sum.
+    hit = EXPERTS * (1 - (1 - chosen / EXPERTS) ** tokens)
+    moved = 2 * tokens * WIDTH + tokens * chosen * (3 * INNER + 2 * WIDTH) + 3 * hit * DOWN
+    moved += tokens * EXPERTS + tokens * WIDTH
+    assert sum(r.needed.bytes["dram"] * r.calls for r in ops if r.needed) == pytest.approx(fp32 * moved, abs=4)
+
+
+def test_gradients_of_matrices_side_by_side() -> None:
+    tokens, chosen, fp32 = 5, 2, 4
+    step = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), Gated("en", chosen, turned=True))
+    records = rl.estimate(step, inputs=torch.empty(tokens, WIDTH), dtype="fp32", mode="train")
+    products = [r for r in records if r.name == "bmm" and r.phase == "backward"]
+    inner = [r for r in products if r.call is not None and EXPERTS * INNER in r.call.tensor("mat2").shape[1:]]
+    assert sum(r.calls for r in inner) == 4  # of gate and up, values and weights
+    hit = EXPERTS * (1 - (1 - chosen / EXPERTS) ** tokens)
+    rows = tokens * (chosen * INNER + WIDTH)
+    moved = 2 * (rows + hit * DOWN) + 2 * (rows + EXPERTS * DOWN)
+    assert sum(r.needed.bytes["dram"] * r.calls for r in inner if r.needed) == pytest.approx(fp32 * moved, abs=4)
+    router = [r for r in records if r.name == "mm" and r.path == "1.router"]
+    assert router
+    assert all(r.needed == r.written for r in router)
+
+
+class Shared(torch.nn.Module):
+    """An expert of all tokens beside a router: its sizes may be divided by the number of experts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = torch.nn.Linear(WIDTH, EXPERTS)
+        self.up, self.down = torch.nn.Linear(WIDTH, EXPERTS * INNER), torch.nn.Linear(EXPERTS * INNER, WIDTH)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        shares = self.router(tokens).topk(2).values.sum(-1, keepdim=True)
+        return torch.mul(self.down(self.up(tokens).relu()), shares)
+
+
+def test_an_expert_of_all_tokens_is_no_mixture() -> None:
+    records = rl.estimate(Shared(), inputs=torch.empty(4, WIDTH), dtype="fp32", mode="train")
+    assert all(r.needed == r.written for r in records if r.scope == "op" and r.phase != "optimizer")
+
+
 class Chosen(torch.nn.Module):
     """A choice of places, and values that are repeated as often, but for no expert."""
 

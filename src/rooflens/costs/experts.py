@@ -8,7 +8,7 @@ expert computes n E rows, of which n k are needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -115,13 +115,13 @@ class _Rows:
     """A row for each token and each expert.
 
     Attributes:
-        source: place of the operation that begins them.
+        sources: places of the operations that begin them.
         experts: their number.
         needed: rows of a token that have to move: one where they are alike and read by its index, else one for each
             expert that it is sent to.
     """
 
-    source: int
+    sources: frozenset[int]
     routing: _Routing
     experts: int
     needed: int
@@ -139,7 +139,13 @@ class _Rows:
         """The rows that are computed of these."""
         return replace(self, needed=self.routing.chosen)
 
+    def beside(self, others: Iterable[_Rows]) -> _Rows:
+        """The rows that are computed of these and others, as of a gate and what it lets through."""
+        alike = [rows for rows in others if (rows.routing, rows.experts) == (self.routing, self.experts)]
+        return replace(self, sources=self.sources.union(*(rows.sources for rows in alike)))
 
+
+_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
 _PASSES = frozenset({"elementwise", "copy", "reduction"})
 """Families that pass over the rows of experts beside their products."""
 
@@ -153,12 +159,12 @@ class _DenseExperts:
         self._rows: dict[int, _Rows] = {}
         self._casts: dict[int, tuple[int, Operation]] = {}
         self._matrices: set[tuple[int, ...]] = set()
-        self._found: list[tuple[int, int, Need]] = []
+        self._found: list[tuple[frozenset[int], int, Need]] = []
         self._multiplied: set[int] = set()
 
     def needs(self) -> Iterator[tuple[int, Need]]:
         """What operations need, by index, whose rows some product multiplies with experts."""
-        yield from ((index, need) for source, index, need in self._found if source in self._multiplied)
+        yield from ((index, need) for sources, index, need in self._found if sources & self._multiplied)
 
     def choose(self, experts: tuple[int, ...], routing: _Routing) -> None:
         """Remember a choice of some of several experts."""
@@ -170,14 +176,15 @@ class _DenseExperts:
         if not self._routings:
             return
         call, family = operation.call, family_of(operation.call.name)
-        if call.name in ("bmm", "baddbmm"):
+        if call.name in _PRODUCTS:
             self._multiply(index, operation)
             return
         if family == "copy" and call.weight_reads:
             self._casts |= {access.block: (index, operation) for access in operation.writes}
             return
         passed = [access for access in operation.reads if access.block in self._rows]
-        rows = self._rows[passed[0].block] if passed else self._spread(index, operation)
+        known = [self._rows[access.block] for access in passed]
+        rows = known[0].beside(known) if known else self._spread(index, operation)
         for access in operation.writes:
             self._rows.pop(access.block, None)
         if rows is None or family not in _PASSES:
@@ -190,7 +197,7 @@ class _DenseExperts:
             moved = work.bytes["dram"] - sum(access.nbytes for access in (*passed, *made)) * rows.idle
             flops = {name: count * share for name, count in work.flops.items()}
             need = Need(flops=flops, bytes=int(moved), cause="idle experts", formula=_sent(rows))
-            self._found.append((rows.source, index, need))
+            self._found.append((rows.sources, index, need))
 
     def _spread(self, index: int, operation: Operation) -> _Rows | None:
         """Rows that an operation makes by repeating every token for every expert."""
@@ -199,22 +206,30 @@ class _DenseExperts:
         read, written = operation.reads[0].elements, operation.writes[0].elements
         for (experts, tokens), routing in self._routings.items():
             if read and read % tokens == 0 and written == experts * read:
-                return _Rows(index, routing, experts, 1 if self._serving else routing.chosen)
+                return _Rows(frozenset([index]), routing, experts, 1 if self._serving else routing.chosen)
         return None
 
     def _multiply(self, index: int, operation: Operation) -> None:
         """Every row with the matrix of its expert; in training also the gradient of all matrices."""
         call, result = operation.call, operation.writes[0]
         known = [self._rows[access.block] for access in operation.reads if access.block in self._rows]
-        rows, shape = (known[0] if known else self._unmarked(index, call)), call.outputs[0].shape
         casts = [access for access in operation.reads if access.block in self._casts]
         self._rows.pop(result.block, None)
         weights = call.weight_reads + sum(access.nbytes for access in casts)
+        shape = call.outputs[0].shape
         is_gradient = not weights and tuple(sorted(shape)) in self._matrices
-        if rows is None or shape[0] != rows.experts or not (weights or is_gradient):
+        rows = known[0] if known else self._unmarked(index, call)
+        batched = rows is not None and len(shape) == 3 and shape[0] == rows.experts
+        if rows is not None and batched and (weights or is_gradient):
+            self._multiplied |= rows.sources
+        elif rows is not None and not rows.sources & self._multiplied:
             return
-        self._multiplied.add(rows.source)
-        if operation.phase == "backward":  # gradients of rows are made for every expert, too
+        elif weights and rows is None:
+            rows = self._side_by_side(index, call)
+        if rows is None or not (weights or is_gradient or self._weighs(call, rows)):
+            return
+        forward = operation.phase == "forward"
+        if batched and not forward:  # gradients of rows are made for every expert, too
             others = [access for access in operation.reads if access.nbytes != weights]
             sizes = {operand.elements for operand in _operands(call)}  # a view of the tokens has fewer
             whole = [a for a in others if a.block not in self._rows and a.elements in sizes]
@@ -223,16 +238,18 @@ class _DenseExperts:
         moved = work.bytes["dram"] - sum(a.nbytes * r.idle for a in operation.reads if (r := self._rows.get(a.block)))
         if weights:
             self._matrices |= {tuple(sorted(operand.shape)) for operand in _operands(call)}
+            moved -= weights * (1 - hit / rows.experts)
+        if weights and (batched or forward):  # else the gradients of all tokens, summed over experts
             self._rows[result.block] = rows.after()
-            moved -= weights * (1 - hit / rows.experts) + result.nbytes * rows.after().idle
+            moved -= result.nbytes * rows.after().idle
         share = {"vector.fp32": hit / rows.experts} if call.get("weights_group_size") else {}
         flops = {name: count * share.get(name, chosen / rows.experts) for name, count in work.flops.items()}
         told = _told(rows.routing, rows.experts, hit, weights / rows.experts) if weights else _sent(rows)
         need = Need(flops=flops, bytes=int(moved), cause="idle experts", formula=told)
-        self._found.append((rows.source, index, need))
+        self._found.append((rows.sources, index, need))
         for place, cast in (self._casts[access.block] for access in casts if not self._serving):
             moved = cost(cast.call).work.bytes["dram"] * hit / rows.experts
-            self._found.append((rows.source, place, replace(need, flops=None, bytes=int(moved))))
+            self._found.append((rows.sources, place, replace(need, flops=None, bytes=int(moved))))
 
     def _unmarked(self, index: int, call: Call) -> _Rows | None:
         """Rows that are one view of the tokens for every expert, or gradients that meet the matrices of experts."""
@@ -242,14 +259,28 @@ class _DenseExperts:
                 for tokens in one.shape[1:]:
                     routing = self._routings.get((one.shape[0], tokens))
                     if routing is not None:
-                        return _Rows(index, routing, one.shape[0], 1 if is_view else routing.chosen)
+                        return _Rows(frozenset([index]), routing, one.shape[0], 1 if is_view else routing.chosen)
+        return None
+
+    @staticmethod
+    def _weighs(call: Call, rows: _Rows) -> bool:
+        """True for the sum over experts of each token's rows, each times its weight, and for gradients of weights."""
+        one_each = rows.tokens * rows.experts
+        return any(one.elements == one_each for one in (*_operands(call), *call.outputs))
+
+    def _side_by_side(self, index: int, call: Call) -> _Rows | None:
+        """Rows of the tokens and the matrices of all experts in one, if a product with experts follows."""
+        *batches, tokens, outputs = call.outputs[0].shape
+        for (experts, n), routing in self._routings.items():
+            if tokens == n and set(batches) <= {1} and outputs > experts and outputs % experts == 0:
+                return _Rows(frozenset([index]), routing, experts, routing.chosen)
         return None
 
 
 def _operands(call: Call) -> Iterator[Tensor]:
     """The two that a batched product multiplies."""
-    for name in ("self", "mat2") if call.name == "bmm" else ("batch1", "batch2"):
-        yield call.tensor(name)
+    names = {"mm": ("self", "mat2"), "bmm": ("self", "mat2"), "addmm": ("mat1", "mat2")}
+    yield from map(call.tensor, names.get(call.name, ("batch1", "batch2")))
 
 
 def _sent(rows: _Rows) -> str:
