@@ -244,9 +244,10 @@ def test_every_command_has_help_with_examples(run: Run, command: str) -> None:
 def test_every_option_is_a_keyword_of_the_twin(command: str) -> None:
     import inspect
 
-    # The last two belong to another twin, rl.largest_batch.
+    # The last ones belong to another twin, rl.largest_batch.
     shown = {"outputs", "format_", "by", "depth", "sort", "top", "columns"}
     rendering = shown | {"help", "quiet", "devices", "largest", "longest", "reserve"}
+    rendering |= {"max_time_per_token", "max_time_to_first_token"}
     parameters = inspect.signature(getattr(rl, command)).parameters
     context = cli.get_command(None, command)  # type: ignore[arg-type]
     assert context is not None

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rooflens.api.arguments import given_to, named_options
-from rooflens.capacity import asked_devices, asked_reserve, searched, searched_in_worker
+from rooflens.capacity import asked_devices, asked_limits, asked_reserve, searched, searched_in_worker
 from rooflens.errors import InvalidValue, checked
 from rooflens.machine import find_all, listed
 from rooflens.progress import Progress
 from rooflens.records import Device
-from rooflens.results import Fits, RecordSet
+from rooflens.results import Fits, RecordSet, TimeLimit
 from rooflens.running.estimating import estimable, estimated_requests, read_by_worker
 from rooflens.runs.options import Fusion
 from rooflens.runs.run import Request, is_graph, is_own_file, several
@@ -168,6 +168,8 @@ def largest_batch(
     cuda_graph: bool = False,
     name: str | None = None,
     reserve: str | float | None = None,
+    max_time_per_token: str | float | None = None,
+    max_time_to_first_token: str | float | None = None,
     limit: float = LIMIT,
     progress: Progress | None = None,
 ) -> Fits:
@@ -184,6 +186,8 @@ def largest_batch(
         inputs: of a module that is handed in: a function from the batch size to its inputs.
         reserve: what stays free of each device's memory, in bytes or like ``2 GB``, instead of the figures that
             docs/memory.md lists.
+        max_time_per_token, max_time_to_first_token: what a token may take, in seconds or like ``50 ms``: the largest
+            batch keeps it by the expected time, and `by_bound` is the largest whose bound does.
         limit: seconds for the search, of a model in a file of your own; it is read and run in a worker process only.
         (others): as in :func:`estimate`.
 
@@ -209,10 +213,11 @@ def largest_batch(
     check_limit(limit)
     free = None if reserve is None else (asked_reserve(reserve),)
     asked = replace(requests[0], batch=None if is_graph(model) else 1)
+    limits = _limits(asked, max_time_per_token, max_time_to_first_token)
     if read_by_worker(asked):
         return searched_in_worker(asked, asked_devices(device), free, limit, progress)
     targets, _ = checked(partial(asked_devices, device), partial(estimable, asked))  # all mistakes in names at once
-    return searched(asked, targets, free, progress)
+    return searched(asked, targets, free, progress, limits=limits)
 
 
 @named_options()
@@ -242,6 +247,8 @@ def longest_context(
     compile: bool = False,
     cuda_graph: bool = False,
     reserve: str | float | None = None,
+    max_time_per_token: str | float | None = None,
+    max_time_to_first_token: str | float | None = None,
     progress: Progress | None = None,
 ) -> Fits:
     """The longest context of a language model by name that fits into a device's memory, at a batch.
@@ -257,7 +264,7 @@ def longest_context(
         batch: one, or several, each with a search of its own.
         mode: ``decode`` (a token beside so many in the cache), ``prefill`` (so many tokens at once), ``inference`` or
             ``train``.
-        reserve: as in :func:`largest_batch`.
+        reserve, max_time_per_token, max_time_to_first_token: as in :func:`largest_batch`.
         (others): as in :func:`estimate`.
 
     Returns:
@@ -275,10 +282,15 @@ def longest_context(
         raise InvalidValue("the longest context is searched for one dtype and size; give one of each")
     _check_price(price_per_hour, device)
     free = None if reserve is None else (asked_reserve(reserve),)
+    limits = _limits(requests[0], max_time_per_token, max_time_to_first_token)
     targets, _ = checked(partial(asked_devices, device), partial(estimable, requests[0]))
     at_batches = [replace(requests[0], batch=one) for one in several(batch)]
-    every = [searched(asked, targets, free, progress, of="seq_len") for asked in at_batches]
+    every = [searched(asked, targets, free, progress, of="seq_len", limits=limits) for asked in at_batches]
     return Fits((fit for fits in every for fit in fits), RecordSet.union(fits.records for fits in every))
+
+
+def _limits(asked: Request, per_token: str | float | None, first_token: str | float | None) -> tuple[TimeLimit, ...]:
+    return asked_limits(asked.mode, max_time_per_token=per_token, max_time_to_first_token=first_token)
 
 
 def _check_price(price: float | None, device: object) -> None:

@@ -9,13 +9,14 @@ from functools import partial
 
 from rooflens.capacity.search import largest
 from rooflens.capacity.step_sizes import Size, StepSizes
+from rooflens.capacity.time_limits import in_time
 from rooflens.devices import catalogue, memory_seen
 from rooflens.devices.reserves import Reserve, needed, one_of, reserves
 from rooflens.errors import InvalidValue, ModelError
 from rooflens.machine import find_all, listed
 from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Memory, Record
-from rooflens.results import Fit, Fits, RecordSet, Total
+from rooflens.results import Fit, Fits, RecordSet, TimeLimit, Total
 from rooflens.results.fits import CAP
 from rooflens.running.estimating import as_stored, estimable, in_worker
 from rooflens.running.graphs import GraphWorkload
@@ -78,12 +79,14 @@ def searched(
     progress: Progress | None,
     place: Place | None = None,
     of: Size = "batch",
+    limits: Sequence[TimeLimit] = (),
 ) -> Fits:
     """Find the largest size of what a call asks for, see :func:`largest_sizes`.
 
     Args:
         place: where this worker calls the user's function; None: this is no worker.
         of: which size: a batch, or tokens of a context.
+        limits: of the times of a token.
 
     Raises:
         InvalidValue: an ONNX file has its batch built in, or the model reads no sequences.
@@ -108,7 +111,7 @@ def searched(
     if positions is not None and run.mode == "decode":
         positions -= 1  # the new token has a position too
     sizes = StepSizes(trace, run_at, tokens=step.tokens, least=step.least_tokens if of == "seq_len" else 1)
-    fits = largest_sizes(targets, sizes, free, progress, of, positions)
+    fits = largest_sizes(targets, sizes, free, progress, of, positions, limits)
     if is_own_file(asked.model):
         sizes.check_still_the_same()
     return fits
@@ -121,6 +124,7 @@ def largest_sizes(
     progress: Progress | None,
     of: Size = "batch",
     positions: int | None = None,
+    limits: Sequence[TimeLimit] = (),
 ) -> Fits:
     """Find the largest size of every device; the answers are in the order of the devices.
 
@@ -129,6 +133,7 @@ def largest_sizes(
     Args:
         free: what must stay free; None: what docs/memory.md lists.
         positions: the longest context that the model knows.
+        limits: of the times of a token.
 
     Raises:
         MissingCeiling: the only device has no rate for the step.
@@ -143,7 +148,10 @@ def largest_sizes(
             progress(n / len(open_), f"{fits[name].case.model} on {name}")
         # Who says what stays free means all that is no tensor.
         libraries = fits[name].device if free is None else None
-        fits[name] = fit = _searched(fits[name], partial(sizes.peak, device=libraries), sizes)
+        peak = partial(sizes.peak, device=libraries)
+        fits[name] = fit = in_time(_searched(fits[name], peak, sizes), sizes, limits)
+        if fit.late is not None:
+            fits[name] = fit = replace(fit, held=peak(fit.size or 1))
         if fit.size:
             one = fit.device
             if one.name not in records:
@@ -213,6 +221,9 @@ def _beyond_positions(up_to: Callable[[int], int]) -> int | None:
 
 def _failure(fit: Fit) -> Failure:
     """Why a device has no batch, as data."""
+    if fit.late is not None:
+        message = f"{fit.reason} on {fit.device.name}, and at most {show(fit.late.seconds, 's')} is asked for"
+        return Failure(case=fit.case, source="estimate", stage="time", kind="unsupported", message=message)
     if fit.held is None or fit.needed is None or fit.memory is None or fit.cause is None:
         message = f"{fit.device.name}: {fit.reason}, so the {fit.words} is unknown"
         return Failure(case=fit.case, source="estimate", stage="memory", kind="unsupported", message=message)

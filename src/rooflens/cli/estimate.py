@@ -59,6 +59,12 @@ _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
     help="Memory that --largest-batch and --longest-context keep free, like '2 GB'; default: room for context and"
     " workspaces.",
 )
+@click.option(
+    "--max-time-per-token",
+    help="With --largest-batch or --longest-context: the most that a token of the output may take, like '50 ms', by the"
+    " expected time; what the bound allows is told too.",
+)
+@click.option("--max-time-to-first-token", help="Likewise: the most that the first token may take.")
 @limit_option(
     "Seconds that one batch may take, if the model is in a file of your own, which runs in a worker process. After"
     " that, rooflens kills the worker and begins the next batch. With --largest-batch: seconds for the search."
@@ -74,6 +80,8 @@ def estimate(
     largest: bool,
     longest: bool,
     reserve: str | None,
+    max_time_per_token: str | None,
+    max_time_to_first_token: str | None,
     **options: Any,
 ) -> None:
     """Count a model's work and find the shortest time for it, on any device.
@@ -91,15 +99,21 @@ def estimate(
     if (largest or longest) and not devices:
         flag = "--largest-batch" if largest else "--longest-context"
         raise click.UsageError(f"{flag} needs --device: a name, or 'all' for the whole catalogue")
+    limits = {
+        "reserve": reserve,
+        "max_time_per_token": max_time_per_token,
+        "max_time_to_first_token": max_time_to_first_token,
+    }
     call: Callable[..., Any] = rl.estimate
     if largest:
         if options.pop("batch") is not None:
             raise click.UsageError("--largest-batch looks for the batch; leave --batch out")
-        call, options["reserve"] = rl.largest_batch, reserve
+        call, options = rl.largest_batch, options | limits
     elif longest:
-        call, options = rl.longest_context, _at_a_batch(context, options) | {"reserve": reserve}
-    elif reserve is not None:
-        raise click.UsageError("--reserve is memory that --largest-batch or --longest-context leaves free; give both")
+        call, options = rl.longest_context, _at_a_batch(context, options) | limits
+    elif given := next((name for name, value in limits.items() if value is not None), None):
+        flag = f"--{given.replace('_', '-')}"
+        raise click.UsageError(f"{flag} limits what --largest-batch or --longest-context finds; give both")
     with progress_bar() as tell:
         records = call(model, device=devices, progress=tell, **options)
     shown.emit(records)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rooflens.costs import most_kept
 from rooflens.devices.reserves import Reserve
 from rooflens.report.columns import BOUNDS, CASE, CAUSE_WORDS, cause_columns
 from rooflens.report.table import COUNT, Column, Entry, Table, build, percent
-from rooflens.results import Fit, Fits
+from rooflens.results import Fit, Fits, Quantity
+from rooflens.results.answers import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from rooflens.results.fits import CAP
 from rooflens.units import show
 
@@ -28,6 +29,35 @@ _CONTEXT_TOKENS = Column("tokens", "context", COUNT, lambda fit: dict(fit.case.o
 _PEAK_BATCH = Column("peak_batch", "batch", COUNT, lambda fit: None if fit.held is None else fit.case.batch)
 _CAUSE = Column(
     "cause", "largest part", read=lambda fit: fit.cause and CAUSE_WORDS[fit.cause], align="left", group="fit"
+)
+
+
+def _if_timed(column: Column) -> Callable[[Fit], Entry]:
+    """What a column reads of answers that keep a limit of time."""
+    return lambda fit: column.entry(fit) if fit.time_limits else Entry(None)
+
+
+def _time(quantity: Quantity) -> Column:
+    """The column of a time that has a limit, as it is kept."""
+
+    def read(fit: Fit) -> Entry:
+        known = [limit.found for limit in fit.time_limits if limit.quantity == quantity]
+        return Entry(known[0] if known else None, ">=" if known and fit.timed_by == "bound" else "")
+
+    return Column(quantity.name, quantity.header, "s", read, group="fit")
+
+
+_TIMES = (_time(TIME_TO_FIRST_TOKEN), _time(TIME_PER_OUTPUT_TOKEN))
+_LIMITED = (
+    Column("limited_by", "limited by", align="left", group="fit"),
+    Column("by_bound", "by the bound", COUNT, group="fit"),
+    Column(
+        "in_memory",
+        "memory holds",
+        COUNT,
+        lambda fit: Entry(fit.in_memory, ">=" if fit.in_memory == CAP else ""),
+        group="fit",
+    ),
 )
 _ANSWER = (
     Column("device", "device", read="name", align="left", title="on {}"),
@@ -52,6 +82,8 @@ _ANSWER = (
     Column(
         "throughput", "samples /s", read=lambda fit: Entry(fit.throughput, "<=" if fit.throughput else ""), group="fit"
     ),
+    *_TIMES,
+    *(replace(column, read=_if_timed(column)) for column in _LIMITED),
     Column("devices", "devices", COUNT, "count", group="fit", show="files"),
     Column(
         "total_batch",
@@ -86,24 +118,15 @@ def _of_contexts(column: Column) -> Column:
     )
 
 
+_ELSEWHERE = frozenset(("device", "memory", "reserve", "peak", *(column.key for column in _LIMITED)))
+_OF_BATCHES = frozenset(("batch", "peak_batch", "total_batch", "throughput"))
 _CONTEXT_STEP = tuple(_of_contexts(column) for column in CASE if column.key != "device")
 _CONTEXT_ANSWER = (
     *(column for column in _ANSWER if column.key in ("device", "memory", "reserve", "peak")),
     _CONTEXT,
-    Column("limited_by", "limited by", align="left", group="fit"),
-    Column(
-        "in_memory",
-        "memory holds",
-        COUNT,
-        lambda fit: Entry(fit.in_memory, ">=" if fit.in_memory == CAP else ""),
-        group="fit",
-    ),
+    *_LIMITED,
     Column("positions", "positions", COUNT, group="fit", show="files"),
-    *(
-        column
-        for column in _ANSWER
-        if column.key not in ("device", "memory", "reserve", "peak", "batch", "peak_batch", "total_batch", "throughput")
-    ),
+    *(column for column in _ANSWER if column.key not in _ELSEWHERE | _OF_BATCHES),
 )
 
 
@@ -151,16 +174,19 @@ def _assumed(fit: Fit) -> bool:
 
 def _notes(fits: Sequence[Fit]) -> Iterator[str]:
     what, one = ("batch", "sample") if all(fit.of == "batch" for fit in fits) else ("context", "token")
-    if any(fit.fits is not False and (what == "batch" or fit.limited_by == "memory") for fit in fits):
+    in_memory = [fit for fit in fits if fit.fits is not False and fit.late is None]
+    if any(what == "batch" or fit.limited_by == "memory" for fit in in_memory):
         yield f"the peak of this {what} fits beside what has to stay free, that of one {one} more does not"
     if any(fit.limited_by == "positions" for fit in fits):
         yield "limited by positions: the configuration of the model names no more"
     if any(fit.in_memory is not None for fit in fits):
-        yield "memory holds: the context that would fit if the model had the positions"
+        yield f"memory holds: the {what} that would fit if nothing else limited it"
     answered = [fit for fit in fits if fit.held is not None]
     yield from _reserve_notes(answered)
-    if any(fit.fits is False for fit in fits):
+    if any(fit.fits is False and fit.late is None for fit in fits):
         yield f"! not even one {one} fits: the peak is that of one"
+    if any(fit.fits is False and fit.late is not None for fit in fits):
+        yield f"! one {one} breaks a limit of time: its peak and time are those of one"
     if any(_untried(fit) for fit in fits):
         yield f">= {'larger batches' if what == 'batch' else 'longer contexts'} were not tried"
     if what == "batch" and any(fit.throughput is not None for fit in fits):
@@ -173,9 +199,23 @@ def _notes(fits: Sequence[Fit]) -> Iterator[str]:
         )
     for reason in dict.fromkeys(fit.reason for fit in fits if fit.size is None):
         yield f"{reason}: {_names(fit for fit in fits if fit.reason == reason)}"
+    yield from _time_notes(fits)
     if any(fit.case.mode == "decode" for fit in answered):
         yield "decode begins with a full cache; what filling it takes tells --mode prefill"
     yield from _memory_notes(answered)
+
+
+def _time_notes(fits: Sequence[Fit]) -> Iterator[str]:
+    """What times of a token are kept to, and by which time."""
+    for limit in dict.fromkeys(limit for fit in fits for limit in fit.time_limits):
+        yield f"{limit.quantity.title}: at most {show(limit.seconds, 's')}"
+    if any(fit.timed_by == "predicted" for fit in fits):
+        yield "limits of time are kept by the expected time"
+    if any(fit.timed_by == "bound" for fit in fits):
+        names = _names(fit for fit in fits if fit.timed_by == "bound")
+        yield f"limits of time are kept by the bound alone, since no time is expected: {names}"
+    if any(fit.by_bound is not None for fit in fits):
+        yield "by the bound: the most that keeps the limits where every operation takes the time of its bound"
 
 
 def _names(fits: Iterable[Fit]) -> str:

@@ -3,7 +3,7 @@
 from rooflens.results.counted_work import CountedWork
 from rooflens.results.evidence import Evidence, Measured, join
 from rooflens.results.factors import TIMES, Time
-from rooflens.results.fits import Fit, Fits
+from rooflens.results.fits import Fit, Fits, TimeLimit
 from rooflens.results.quantities import QUANTITIES
 from rooflens.results.quantity import Quantity, Reading
 from rooflens.results.recordset import GROUP_KEYS, RecordSet

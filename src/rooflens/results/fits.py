@@ -11,11 +11,22 @@ from rooflens.devices.reserves import Reserve, needed
 from rooflens.errors import AmbiguousResult
 from rooflens.notebook import Displayed
 from rooflens.records import Case, Device, Memory
+from rooflens.results.factors import Time
+from rooflens.results.quantity import Quantity
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import Total
 
 CAP = 2**20
 """Larger batches and longer contexts are not tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimit:
+    """The most seconds that a time of a token may take; `found`: what it takes at the answer, or at one."""
+
+    quantity: Quantity
+    seconds: float
+    found: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +44,17 @@ class Fit:
         case: the step on one device, at the largest size, or at 1 if not even that fits.
         size: the largest one: 0 if not even 1 fits, None if unknown.
         positions: the longest context that the model knows by its configuration; None where that is not known.
-        in_memory: the longest context that memory would hold, where positions limit it; else, or if unknown, None.
+        in_memory: the size that memory would hold, where positions or a time limit it; else, or if unknown, None.
         capped: larger sizes were not tried, so that `size` is a lower bound of what fits.
         memory: bytes of the device; None if unknown.
         reserves: what must stay free.
         held: peak memory of `case`, by cause; None if it was not searched for.
         total: of `case`; None if nothing fits.
         reason: why the size is 0 or unknown, else "".
+        time_limits: what times of a token may take.
+        timed_by: the time that keeps them: the expected one, or the bound where none is expected.
+        by_bound: the size in memory whose bound keeps them: without overlapping, no engine has a larger one.
+        late: the limit that one more would break; None where memory or positions end the search.
     """
 
     name: str
@@ -56,6 +71,10 @@ class Fit:
     held: Memory | None = None
     total: Total | None = None
     reason: str = ""
+    time_limits: tuple[TimeLimit, ...] = ()
+    timed_by: Time | None = None
+    by_bound: int | None = None
+    late: TimeLimit | None = None
 
     @property
     def batch(self) -> int | None:
@@ -79,7 +98,9 @@ class Fit:
 
     @property
     def limited_by(self) -> str | None:
-        """What keeps the size from being larger: the device's memory, or the model's positions; None if unknown."""
+        """What keeps the size from being larger: a limit of time, memory, or the positions; None if unknown."""
+        if self.late is not None:
+            return self.late.quantity.title
         if self.size is None or (self.capped and self.positions is None):
             return None
         return "positions" if self.capped else "memory"
