@@ -111,7 +111,9 @@ def test_product_in_sixteen_bits() -> None:
 def test_time_on_a_device() -> None:
     # The T4 has 8.1 TFLOP/s in fp32 and 320 GB/s: 2 x 2^33 FLOP take 2.121 ms, 3 x 4 x 2^22 B 157.3 us.
     found = rl.explain("mm", shapes=[(2048, 2048)] * 2, device="t4")
-    assert lines(found)[-4:] == [
+    text = lines(found)
+    begin = text.index("On tesla-t4:")
+    assert text[begin : begin + 4] == [
         "On tesla-t4:",
         "matmul.fp32 17,179,869,184 FLOP / 8.100 TFLOP/s (derived) = 2.121 ms",
         "dram 50,331,648 B / 320.0 GB/s (datasheet) = 157.3 us",

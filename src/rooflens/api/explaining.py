@@ -46,7 +46,7 @@ def explain(
         shapes: of an operation's tensors, in order: tuples, or text like ``32x128:int64``.
         path: of a model or file: the module to explain, with those inside it; ``""`` is the whole model.
         phase: forward, backward or optimizer. Default: forward for an operation, all for a model or file.
-        device: where the time is bounded; default of records: their own devices.
+        device: where the time is bounded and expected; default of records: their own devices.
         dtype: of an operation or model, as in `estimate`.
         in_full: the text has every operation of a model or module that has many, and not only the parts of their sum.
         arguments: of an operation by name (``input=(256, 3, 224, 224), stride=2``); of a model those of `estimate`

@@ -6,7 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs import Calculation, arithmetic_of, calculate
+from rooflens.predict import Form
 from rooflens.records import Bound, Call, Device, Floor, KvCache, Phase, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedCall:
+    """The expected time of one call on one device, and what it was made of.
+
+    Attributes:
+        calls: how many are made in this layout.
+        seconds: with the ends of its band, `low` and `high`.
+        level: how the constants are known; `generation`: of the devices that they were read off.
+        form: the effect, and the terms of its seconds; None of a call that takes no time.
+        constants: those that made the seconds, by name; `sources`: where each of them comes from.
+    """
+
+    device: Device
+    calls: int
+    seconds: float
+    low: float
+    high: float
+    level: str
+    generation: str
+    form: Form | None
+    constants: Mapping[str, float]
+    sources: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +47,7 @@ class Explained:
         kernel_work: what a kernel needs for it, where that is less.
         floor: what every implementation needs, where the code as written does more.
         devices: where a time is asked for.
+        expected: the expected time of a call there, in each of its layouts.
         notes: what a reader must know.
     """
 
@@ -33,6 +59,7 @@ class Explained:
     kernel_work: Work | None = None
     floor: Floor | None = None
     devices: tuple[Device, ...] = ()
+    expected: tuple[ExpectedCall, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

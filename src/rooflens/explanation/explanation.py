@@ -8,8 +8,9 @@ from html import escape
 from typing import Any
 
 from rooflens.costs import WorkTerm
-from rooflens.explanation.chapters import Chapter, Explained, ExplainedSum, Utilisation
+from rooflens.explanation.chapters import Chapter, ExpectedCall, Explained, ExplainedSum, Utilisation
 from rooflens.explanation.text import lines_of
+from rooflens.predict import Form, Term
 from rooflens.records import Device, Work
 from rooflens.records.calls import to_plain
 from rooflens.roofline import bound
@@ -119,7 +120,37 @@ def _plain(explained: Explained) -> dict[str, Any]:
         "kernel_work": None if kernel_work is None else _plain_work(kernel_work),
         "floor": None if floor is None else {"cause": floor.cause, "formula": floor.formula, **_plain_work(floor.work)},
         "bounds": {device.name: _plain_bound(explained.executed, device) for device in explained.devices},
+        "expected": [_plain_expected(one) for one in explained.expected],
         "notes": list(explained.notes),
+    }
+
+
+def _plain_expected(one: ExpectedCall) -> dict[str, Any]:
+    return {
+        "device": one.device.name,
+        "calls": one.calls,
+        "seconds": one.seconds,
+        "low": one.low,
+        "high": one.high,
+        "level": one.level,
+        "generation": one.generation,
+        "made_of": None if one.form is None else _plain_form(one.form),
+        "constants": dict(one.constants),
+        "sources": dict(one.sources),
+    }
+
+
+def _plain_form(form: Form) -> dict[str, Any]:
+    """A term with what it was made of, or terms with how they are put together."""
+    if not isinstance(form, Term):
+        return {"how": form.how, "exponent": form.exponent, "terms": [_plain_form(part) for part in form.parts]}
+    return {
+        "name": form.name or None,
+        "seconds": form.seconds,
+        "times": form.times,
+        "details": dict(form.details),
+        "constants": list(form.constants),
+        "made_of": None if form.form is None else _plain_form(form.form),
     }
 
 

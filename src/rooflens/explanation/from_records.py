@@ -17,6 +17,7 @@ from rooflens.explanation.chapters import (
     Utilisation,
     calculations,
 )
+from rooflens.explanation.expected_calls import expected_calls
 from rooflens.explanation.sums import FEW, sums
 from rooflens.records import Case, Device, Phase, Record, Work
 from rooflens.results import Evidence, Quantity, RecordSet, join
@@ -197,6 +198,7 @@ def _explained(alike: Sequence[Record], records: RecordSet, given: Sequence[Devi
         cost, notes = _as_recorded(first, calculation.cost)
         if first.recomputed:
             notes = ("Repeats forward work during backward (checkpointing).", *notes)
+        by_device = {record.case.device: record for record in alike}
         yield Explained(
             calculation=calculation,
             path=first.path,
@@ -206,6 +208,7 @@ def _explained(alike: Sequence[Record], records: RecordSet, given: Sequence[Devi
             kernel_work=cost.kernel_work,
             floor=cost.floor,
             devices=at,
+            expected=tuple(one for device in at for one in expected_calls(by_device.get(device.name, first), [device])),
             notes=notes,
         )
 

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rooflens.costs import Cost
 from rooflens.costs.registry import load_plugins
 from rooflens.errors import InvalidValue, UnknownModel
 from rooflens.explanation.chapters import Chapter, Explained, calculations
+from rooflens.explanation.expected_calls import expected_calls
 from rooflens.models import check_words, find, operator, torchvision
 from rooflens.models.operator import operator_names, operator_step
-from rooflens.records import Device, Phase
+from rooflens.records import Call, Case, Device, Phase, Record
 from rooflens.trace import trace  # which registers rooflens' own operations with torch
 
 __all__ = ["explain_operation", "operator_names"]
@@ -54,10 +56,27 @@ def explain_operation(
                 kernel_work=calculation.cost.kernel_work,
                 floor=calculation.cost.floor,
                 devices=at,
+                expected=tuple(expected_calls(_record(call, calculation.cost, name, dtype, phase), at)),
             )
             for call, calls in counts.items()
             for calculation, at in calculations(call, dtype, devices)
         ),
+    )
+
+
+def _record(call: Call, cost: Cost, name: str, dtype: str, phase: Phase) -> Record:
+    """A record of one call of an operation: nothing is known of what runs before it."""
+    return Record(
+        case=Case(model=name, dtype=dtype),
+        source="estimate",
+        scope="op",
+        kind=cost.family,
+        name=call.name,
+        phase=phase,
+        work=cost.work,
+        kernel_work=cost.kernel_work,
+        floor=cost.floor,
+        call=call,
     )
 
 

@@ -2,76 +2,77 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rooflens.costs import WorkTerm, result_names
+from rooflens.explanation.blocks import Labelled, TextBlock, laid_out, number, wrapped
 from rooflens.explanation.chapters import (
     AnswersOnDevice,
     Chapter,
+    ExpectedCall,
     ExpectedOnDevice,
     Explained,
     ExplainedSum,
     SummedPart,
     Utilisation,
 )
+from rooflens.explanation.expected_text import constants_blocks, expected_blocks
 from rooflens.records import Argument, Call, Device, Floor, KvCache, Tensor, Work
 from rooflens.roofline import bound
 from rooflens.units import show, show_range
 
-WIDTH = 80
-_GLUE = "\N{NO-BREAK SPACE}"
 _SHOWN = 4
 """A list of tensors shows this many."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Labelled:
-    """A label and text beside it."""
-
-    label: str
-    text: str
-
-
-_Block = _Labelled | str
-"""A paragraph, or a line with a label; an empty paragraph is an empty line."""
-
-
 def lines_of(chapters: Sequence[Chapter], *, in_full: bool = False) -> Iterator[str]:
     """The lines of an explanation; of many operations their sum, or all `in_full`."""
-    for number, chapter in enumerate(chapters):
+    for nth, chapter in enumerate(chapters):
         if chapter.title:
-            yield from [""] * bool(number)
-            yield from _wrapped(chapter.title, "", "  ")
+            yield from [""] * bool(nth)
+            yield from wrapped(chapter.title, "", "  ")
             yield ""
         for one in chapter.sums:
-            yield from _wrapped("bound" if one.device is None else f"bound on {one.device.name}", "", "  ")
-            yield from [*_laid_out([*_summed(one)]), ""]
+            yield from wrapped("bound" if one.device is None else f"bound on {one.device.name}", "", "  ")
+            yield from [*laid_out([*_summed(one)]), ""]
         if chapter.kv_cache is not None:
-            yield from _wrapped("cache after the step", "", "  ")
-            yield from [*_laid_out([*_cached(chapter.kv_cache)]), ""]
+            yield from wrapped("cache after the step", "", "  ")
+            yield from [*laid_out([*_cached(chapter.kv_cache)]), ""]
         for expected in chapter.expected:
-            yield from _wrapped(f"expected on {expected.device}", "", "  ")
-            yield from [*_laid_out([*_consists(expected)]), ""]
+            yield from wrapped(f"expected on {expected.device}", "", "  ")
+            yield from [*laid_out([*_consists(expected)]), ""]
         for use in chapter.utilisations:
-            yield from _wrapped(f"use of {use.device.name}", "", "  ")
-            yield from [*_laid_out([*_used(use)]), ""]
+            yield from wrapped(f"use of {use.device.name}", "", "  ")
+            yield from [*laid_out([*_used(use)]), ""]
         for answers in chapter.answers:
-            yield from _wrapped(f"answers on {answers.device}", "", "  ")
-            yield from [*_laid_out([*_answered(answers)]), ""]
+            yield from wrapped(f"answers on {answers.device}", "", "  ")
+            yield from [*laid_out([*_answered(answers)]), ""]
         if chapter.sums and not in_full:
             several = f"{len(chapter.operations):,} operations: --path MODULE explains those of a module"
-            yield from _wrapped(f"{several}, --in-full (in Python in_full) each of them.", "", "")
+            yield from wrapped(f"{several}, --in-full (in Python in_full) each of them.", "", "")
             continue
         for place, operation in enumerate(chapter.operations):
             yield from [""] * bool(place)
-            yield from _wrapped(_title(operation), "", "  ")
+            yield from wrapped(_title(operation), "", "  ")
             times = [block for device in operation.devices for block in _timed(operation.executed, device)]
-            yield from _laid_out([*_counted(operation), *times])
+            made_of = [block for one in operation.expected for block in expected_blocks(one)]
+            yield from laid_out([*_counted(operation), *times, *made_of])
+        yield from _constants(chapter)
 
 
-def _summed(one: ExplainedSum) -> Iterator[_Block]:
+def _constants(chapter: Chapter) -> Iterator[str]:
+    """The constants behind the expected times of a chapter's operations, device by device."""
+    by_device: dict[str, list[ExpectedCall]] = {}
+    for operation in chapter.operations:
+        for one in operation.expected:
+            by_device.setdefault(one.device.name, []).append(one)
+    for name, expected in by_device.items():
+        yield ""
+        yield from wrapped(f"constants on {name}", "", "  ")
+        yield from laid_out([*constants_blocks(expected)])
+
+
+def _summed(one: ExplainedSum) -> Iterator[TextBlock]:
     """The bound of many operations: what each family and module adds to it, and the bound of their sum."""
     yield (
         "The operations run one after the other. Each takes the longest of its times over units and levels, operands"
@@ -80,17 +81,17 @@ def _summed(one: ExplainedSum) -> Iterator[_Block]:
     for parts in (one.families, one.modules):
         yield ""
         for part in parts:
-            yield _Labelled(part.name or "(model)", _part(part))
+            yield Labelled(part.name or "(model)", _part(part))
     yield ""
     for resource, amount in (*one.work.flops.items(), *one.work.bytes.items()):
-        yield _Labelled(resource, _over_rate(one, resource, amount))
+        yield Labelled(resource, _over_rate(one, resource, amount))
     if one.seconds is None:
         yield "No device is named: no time is known."
         return
     by = f", most of it by {one.bound_by}" if one.bound_by else ""
-    yield _Labelled("bound", f"together {show(one.seconds, 's')}{by}")
+    yield Labelled("bound", f"together {show(one.seconds, 's')}{by}")
     if one.whole is not None:
-        yield _Labelled("as one", f"{show(one.whole.seconds, 's')} by {one.whole.bound_by}: the whole-model roofline")
+        yield Labelled("as one", f"{show(one.whole.seconds, 's')} by {one.whole.bound_by}: the whole-model roofline")
 
 
 def _part(part: SummedPart) -> str:
@@ -110,40 +111,40 @@ def _over_rate(one: ExplainedSum, resource: str, amount: float) -> str:
     return f"{total} / {rate} ({ceiling.origin}) = {show(amount / ceiling.rate, 's')}"
 
 
-def _cached(cache: KvCache) -> Iterator[_Block]:
+def _cached(cache: KvCache) -> Iterator[TextBlock]:
     """What a cache holds, tensor by tensor."""
     yield f"Tensors of {cache.batch} x {cache.tokens} tokens; a view of more than it shows keeps all of it in memory."
     for part in cache.parts:
         shape = "x".join(map(str, part.shape))
-        each = f"{part.tensors} x {_number(part.held)} B = {_number(part.tensors * part.held)} B"
-        used = "" if part.used == part.held else f", in use {_number(part.tensors * part.used)} B"
+        each = f"{part.tensors} x {number(part.held)} B = {number(part.tensors * part.held)} B"
+        used = "" if part.used == part.held else f", in use {number(part.tensors * part.used)} B"
         entry = "" if part.compression == 1 else f", an entry for {part.compression} tokens"
-        yield _Labelled(part.name, f"{part.tensors} x {shape}:{part.dtype}; {each}{used}{entry}")
-    yield _Labelled("held", f"together {_number(cache.held)} B")
-    yield _Labelled("in use", f"together {_number(cache.used)} B: what the next step needs")
-    yield _Labelled("per token", f"{_number(cache.per_token)} B: what the next token of one sequence adds")
+        yield Labelled(part.name, f"{part.tensors} x {shape}:{part.dtype}; {each}{used}{entry}")
+    yield Labelled("held", f"together {number(cache.held)} B")
+    yield Labelled("in use", f"together {number(cache.used)} B: what the next step needs")
+    yield Labelled("per token", f"{number(cache.per_token)} B: what the next token of one sequence adds")
 
 
-def _consists(expected: ExpectedOnDevice) -> Iterator[_Block]:
+def _consists(expected: ExpectedOnDevice) -> Iterator[TextBlock]:
     """The parts of an expected time, and how they are put together."""
     for family, seconds in sorted(expected.families.items(), key=lambda part: -part[1]):
-        yield _Labelled(family, show(seconds, "s"))
-    yield _Labelled("device", f"together {show(expected.busy, 's')}")
+        yield Labelled(family, show(seconds, "s"))
+    yield Labelled("device", f"together {show(expected.busy, 's')}")
     if expected.host is not None:
-        yield _Labelled("host", f"{show(expected.host, 's')} for launching them")
+        yield Labelled("host", f"{show(expected.host, 's')} for launching them")
         waits = expected.seconds - expected.busy
         if expected.waits_for != "in turn" and waits > 0:
-            yield _Labelled("waits", f"{show(waits, 's')} of the device, for launches and from kernel to kernel")
+            yield Labelled("waits", f"{show(waits, 's')} of the device, for launches and from kernel to kernel")
     how = {
         "pieces": "on the device alone",
         "graph": "no host, and the time between kernels",
         "in turn": "host and device are one",
     }.get(expected.waits_for, f"{expected.waits_for}: a call begins when it is launched and the one before is done")
     band = show_range(expected.low, expected.high, "s")
-    yield _Labelled("expected", f"{show(expected.seconds, 's')} ({band}); {how}")
+    yield Labelled("expected", f"{show(expected.seconds, 's')} ({band}); {how}")
 
 
-def _used(use: Utilisation) -> Iterator[_Block]:
+def _used(use: Utilisation) -> Iterator[TextBlock]:
     """MFU and HFU: the time that matrix FLOP take at the peak, over the bound and over a measured time."""
     yield (
         "MFU takes the matrix FLOP of the model, attention as it is counted; HFU also those that checkpointing runs"
@@ -154,25 +155,25 @@ def _used(use: Utilisation) -> Iterator[_Block]:
             peak = use.device.require(unit)
             time = show(n / peak.rate, "s")
             rate = show(peak.rate, "FLOP/s")
-            yield _Labelled(what, f"{unit}, {_number(n)} FLOP / {rate} ({peak.origin}) = {time}")
+            yield Labelled(what, f"{unit}, {number(n)} FLOP / {rate} ({peak.origin}) = {time}")
     model, again = use.seconds(use.flops), use.seconds(use.repeated)
     for what, seconds in (("at this code's bound", use.bound), ("measured", use.measured)):
         if seconds:
-            yield _Labelled(f"MFU {what}", f"{show(model, 's')} / {show(seconds, 's')} = {100 * model / seconds:.3g} %")
+            yield Labelled(f"MFU {what}", f"{show(model, 's')} / {show(seconds, 's')} = {100 * model / seconds:.3g} %")
         if seconds and again:
             both = f"({show(model, 's')} + {show(again, 's')}) / {show(seconds, 's')}"
-            yield _Labelled(f"HFU {what}", f"{both} = {100 * (model + again) / seconds:.3g} %")
+            yield Labelled(f"HFU {what}", f"{both} = {100 * (model + again) / seconds:.3g} %")
 
 
-def _answered(answers: AnswersOnDevice) -> Iterator[_Block]:
+def _answered(answers: AnswersOnDevice) -> Iterator[TextBlock]:
     """What people ask, with its formula, and the steps of decode of a whole answer."""
     for tokens, times, seconds in answers.steps:
         each = "" if seconds is None else f", {show(seconds, 's')} each"
         stands = f"stands for {times:,} steps" if times > 1 else "stands for itself"
-        yield _Labelled("decode", f"{tokens:,} tokens in the cache: {stands}{each}")
+        yield Labelled("decode", f"{tokens:,} tokens in the cache: {stands}{each}")
     for one in answers.formulas:
         value = show(one.value, one.unit) if one.unit else f"{one.value:.5g}"
-        yield _Labelled(one.title, f"{one.formula} = {value}")
+        yield Labelled(one.title, f"{one.formula} = {value}")
 
 
 def _title(explained: Explained) -> str:
@@ -186,7 +187,7 @@ def _title(explained: Explained) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _counted(explained: Explained) -> Iterator[_Block]:
+def _counted(explained: Explained) -> Iterator[TextBlock]:
     """The call, the formula in words, FLOP and bytes."""
     calculation = explained.calculation
     work = calculation.cost.work
@@ -196,21 +197,21 @@ def _counted(explained: Explained) -> Iterator[_Block]:
         yield paragraph
     yield ""
     if calculation.uncounted is not None:
-        yield _Labelled(
+        yield Labelled(
             "FLOP", f"not counted: {calculation.uncounted}; unknown, which is not zero (bytes need no formula)"
         )
     elif not calculation.flops:
-        yield _Labelled("FLOP", "none")
+        yield Labelled("FLOP", "none")
     yield from _terms(calculation.flops, "FLOP")
     if len(calculation.flops) > 1:
-        yield _Labelled("FLOP", f"together {_number(work.total_flops)} FLOP")
+        yield Labelled("FLOP", f"together {number(work.total_flops)} FLOP")
     if calculation.kernel_flops:
         yield ""
         yield "What a causal kernel executes; times are those of this:"
         yield from _terms(calculation.kernel_flops, "FLOP")
     yield ""
     yield from _terms(calculation.bytes, "B")
-    yield _Labelled("DRAM", f"together {_number(work.bytes['dram'])} B")
+    yield Labelled("DRAM", f"together {number(work.bytes['dram'])} B")
     for note in explained.notes:
         yield ""
         yield note
@@ -218,25 +219,25 @@ def _counted(explained: Explained) -> Iterator[_Block]:
         yield from _floor(explained.floor)
 
 
-def _floor(floor: Floor) -> Iterator[_Block]:
+def _floor(floor: Floor) -> Iterator[TextBlock]:
     """What every implementation needs: the bound is that of it."""
     yield ""
     yield f"What every implementation needs; the bound is that of it, the code does more ({floor.cause}):"
     if floor.formula:
         yield floor.formula
     for resource, n in floor.work.flops.items():
-        yield _Labelled(resource, f"{_number(n)} FLOP")
-    yield _Labelled("DRAM", f"{_number(floor.work.bytes['dram'])} B")
+        yield Labelled(resource, f"{number(n)} FLOP")
+    yield Labelled("DRAM", f"{number(floor.work.bytes['dram'])} B")
 
 
-def _terms(terms: tuple[WorkTerm, ...], unit: str) -> Iterator[_Labelled]:
+def _terms(terms: tuple[WorkTerm, ...], unit: str) -> Iterator[Labelled]:
     for term in terms:
-        result = f"{_number(term.value)} {unit}"
+        result = f"{number(term.value)} {unit}"
         is_plain = term.expression in (str(term.value), f"{term.value} {unit}")
-        yield _Labelled(term.what, result if is_plain else f"{term.expression} = {result}")
+        yield Labelled(term.what, result if is_plain else f"{term.expression} = {result}")
 
 
-def _timed(work: Work, device: Device) -> Iterator[_Block]:
+def _timed(work: Work, device: Device) -> Iterator[TextBlock]:
     """Work over rate for each resource, the sums of those that share silicon, and the largest of all."""
     yield ""
     yield f"On {device.name}:"
@@ -245,42 +246,18 @@ def _timed(work: Work, device: Device) -> Iterator[_Block]:
     for resource, seconds in shortest.shares.items():
         ceiling = device.require(resource)
         computes = resource in work.flops
-        amount = f"{_number(work.flops[resource])} FLOP" if computes else f"{_number(work.bytes[resource])} B"
+        amount = f"{number(work.flops[resource])} FLOP" if computes else f"{number(work.bytes[resource])} B"
         rate = show(ceiling.rate, "FLOP/s" if computes else "B/s")
-        yield _Labelled(resource, f"{amount} / {rate} ({ceiling.origin}) = {show(seconds, 's')}")
+        yield Labelled(resource, f"{amount} / {rate} ({ceiling.origin}) = {show(seconds, 's')}")
         silicon.setdefault(ceiling.silicon if computes else resource, []).append(resource)
     for resource in sorted(shortest.skipped):
-        yield _Labelled(resource, "no rate is known: left out")
+        yield Labelled(resource, "no rate is known: left out")
     for unit, resources in silicon.items():
         if len(resources) > 1:
             total = sum(shortest.shares[resource] for resource in resources)
-            yield _Labelled(unit, f"{' + '.join(resources)} = {show(total, 's')} on one unit")
+            yield Labelled(unit, f"{' + '.join(resources)} = {show(total, 's')} on one unit")
     by = f" by {shortest.bound_by}" if shortest.bound_by else ""
-    yield _Labelled("bound", f"{show(shortest.seconds, 's')}{by}, the largest: units and memory overlap")
-
-
-def _laid_out(blocks: list[_Block]) -> Iterator[str]:
-    """Lines of at most 80 columns, texts beside labels in one column."""
-    column = 2 + max(len(block.label) for block in blocks if isinstance(block, _Labelled)) + 2
-    for block in blocks:
-        if isinstance(block, _Labelled):
-            yield from _wrapped(_glued(block.text), f"  {block.label}".ljust(column), " " * (column + 2))
-        else:
-            yield from _wrapped(" ".join(block.split()), "  ", "  ") or [""]
-
-
-def _wrapped(text: str, first: str, others: str) -> list[str]:
-    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
-    return [line.replace(_GLUE, " ") for line in lines]
-
-
-def _glued(text: str) -> str:
-    """Text that breaks only before an operator, and never between a number and its name or unit."""
-    for sign in ("x", "/", "+", "-", "="):
-        text = text.replace(f" {sign} ", f" {sign}{_GLUE}")
-    for follower in ("(", "FLOP", "B"):
-        text = text.replace(f" {follower}", f"{_GLUE}{follower}")
-    return text
+    yield Labelled("bound", f"{show(shortest.seconds, 's')}{by}, the largest: units and memory overlap")
 
 
 def _written(call: Call) -> str:
@@ -304,7 +281,3 @@ def _value(value: Argument) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "none"}[value]
     return str(value)
-
-
-def _number(n: float) -> str:
-    return f"{int(n):,}" if n == int(n) else f"{n:,}"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rooflens.records import Call, Phase, Record, Tensor
 
-NARROW = frozenset({"fp16", "bf16"})
+HALF = frozenset({"fp16", "bf16"})
+"""Types of 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,11 @@ class CallOnDevice:
         return next((name.partition(".")[2] for name in self.flops if name.startswith("matmul.")), "fp32")
 
     @property
+    def matmul_flops(self) -> float:
+        """FLOP of its matrix products, in any precision."""
+        return sum(n for name, n in self.flops.items() if name.startswith("matmul."))
+
+    @property
     def main(self) -> Tensor:
         """The tensor whose type and layout count: the first result, else the first operand."""
         outputs = self.call.outputs
@@ -50,7 +56,7 @@ class CallOnDevice:
     @property
     def narrow(self) -> bool:
         """True if elements have 16 bits."""
-        return self.main.dtype in NARROW
+        return self.main.dtype in HALF
 
 
 def calls_on_device(

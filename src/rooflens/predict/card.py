@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from rooflens.predict.constants import Constants, Level, constants_of, generation_of
+from rooflens.predict.terms import Told
 from rooflens.records import Ceiling, Device
 
 LANES = 256
@@ -57,6 +59,10 @@ class Card:
         """A constant per unit and cycle, as a rate of this device."""
         return self._values[name] * self.cycles
 
+    def of_a_unit(self, cycles: float) -> float:
+        """Seconds of cycles of one unit, which works alone."""
+        return cycles * self.units / self.cycles
+
 
 def card_of(device: Device, constants: Constants | None = None) -> Card | None:
     """Return what a prediction needs of a device; None where it cannot be made: neither a GPU nor a
@@ -71,6 +77,13 @@ def card_of(device: Device, constants: Constants | None = None) -> Card | None:
     if known is None or known[0] is not device:  # an id may come again; hashing ceilings would cost more than all else
         known = _KNOWN[id(device)] = (device, _card(device, constants_of(device)))
     return known[1]
+
+
+@lru_cache(maxsize=32)
+def telling(card: Card) -> Card:
+    """Return the same card with constants that know their names: effects on it tell the terms of their seconds."""
+    told = {name: Told.constant(name, value) for name, value in card.constants.values.items()}
+    return replace(card, _values=told)
 
 
 _KNOWN: dict[int, tuple[Device, Card | None]] = {}

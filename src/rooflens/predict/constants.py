@@ -28,7 +28,7 @@ class Constants:
         level: how they are known.
         generation: title of the generation, or of the device that was calibrated.
         values: a number for every constant.
-        sources: where they come from, by the first part of their names.
+        sources: where each of them comes from.
     """
 
     level: Level
@@ -45,13 +45,12 @@ class Constants:
         unknown = values.keys() - self.values.keys()
         if unknown:
             raise InvalidValue(f"there is no constant {min(unknown)!r}; known: {', '.join(sorted(self.values))}")
-        sources = dict.fromkeys((name.partition(".")[0] for name in values), source)
         return replace(
             self,
             level="calibrated",
             generation=generation,
             values={**self.values, **values},
-            sources={**self.sources, **sources},
+            sources={**self.sources, **dict.fromkeys(values, source)},
         )
 
 
@@ -98,10 +97,10 @@ def generation(name: str) -> Constants:
 def _numbers(name: str) -> tuple[dict[str, float], dict[str, str]]:
     text = files(__package__).joinpath("generations", f"{name}.toml").read_text(encoding="utf-8")
     table: dict[str, Any] = tomllib.loads(text)
-    values = {
-        f"{effect}.{key}": float(number)
-        for effect, numbers in table.items()
-        for key, number in numbers.items()
-        if key != "source"
-    }
-    return values, {effect: numbers["source"] for effect, numbers in table.items()}
+    values: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    for effect, numbers in table.items():
+        its = {f"{effect}.{key}": float(number) for key, number in numbers.items() if key != "source"}
+        values |= its
+        sources |= dict.fromkeys(its, numbers["source"])
+    return values, sources

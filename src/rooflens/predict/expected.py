@@ -18,6 +18,7 @@ from rooflens.predict.effects.products import contraction, product
 from rooflens.predict.effects.recurrent_layers import recurrent
 from rooflens.predict.effects.row_passes import row_passes
 from rooflens.predict.effects.streams import moved, stream, stream_share
+from rooflens.predict.terms import composed
 
 Effect = Callable[[CallOnDevice, Card], float]
 
@@ -44,13 +45,17 @@ LISTS = ("_foreach_", "_fused_", "_amp_foreach")
 
 def expected_seconds(piece: CallOnDevice, card: Card) -> float:
     """Return the expected seconds of one call on the device."""
+    effect = effect_of(piece, card)
+    return composed(effect.__name__, effect(piece, card))
+
+
+def effect_of(piece: CallOnDevice, card: Card) -> Effect:
+    """Return the effect that bounds the kernel of a call."""
     if card.launches_itself:
-        return on_processor(piece, card)
+        return on_processor
     if piece.own < 1:
-        return fused(piece, card)
-    if piece.call.name.startswith(LISTS):
-        return tensor_list(piece, card)
-    return EFFECTS.get(piece.family, unknown)(piece, card)
+        return fused
+    return tensor_list if piece.call.name.startswith(LISTS) else EFFECTS.get(piece.family, unknown)
 
 
 def fused(piece: CallOnDevice, card: Card) -> float:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from rooflens.costs import Arithmetic, cost
 from rooflens.predict import host
 from rooflens.predict.bands import PROCESSOR_FAMILY, Regime, band
-from rooflens.predict.call_on_device import NARROW, CallOnDevice, calls_on_device
+from rooflens.predict.call_on_device import HALF, CallOnDevice, calls_on_device
 from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
 from rooflens.predict.effects.streams import cold_weights
@@ -235,7 +235,7 @@ def _mode(record: Record) -> str:
 def _timed_on_processors(records: Sequence[Record], conduct: Conduct) -> bool:
     """True if a processor's suite has calls like these: forward passes in fp32, operation by operation."""
     as_written = conduct.way == "eager" or not conduct.step
-    narrow = any(t.dtype in NARROW for r in records if r.call is not None for t in r.call.outputs)
+    narrow = any(t.dtype in HALF for r in records if r.call is not None for t in r.call.outputs)
     return as_written and not narrow and not is_training(r.phase for r in records)
 
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from rooflens.predict.call_on_device import CallOnDevice
+from rooflens.predict.call_on_device import HALF, CallOnDevice
 from rooflens.predict.card import Card
-from rooflens.predict.effects.products import HALF, contraction
+from rooflens.predict.effects.products import contraction
 from rooflens.predict.effects.streams import moved
+from rooflens.predict.terms import longest, named
 from rooflens.records import Tensor
 
 FEW = 16
@@ -39,7 +40,6 @@ def attention(piece: CallOnDevice, card: Card) -> float:
     if not isinstance(call.get("query"), Tensor) or not isinstance(call.get("key"), Tensor):
         return contraction(piece, card)
     query, key = call.tensor("query"), call.tensor("key")
-    flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
     mask = call.get("mask", call.get("attn_mask"))
     masked = isinstance(mask, Tensor)
     start = card["attention.start"]
@@ -51,15 +51,19 @@ def attention(piece: CallOnDevice, card: Card) -> float:
             return start + _masked_reading(piece, card, query, key)
         return start + moved(piece, card, card["attention.decode"])
     reading = moved(piece, card, card["attention.decode"])
-    rate = _rate(card, query)
+    flops, rate = piece.matmul_flops, _rate(card, query)
     if "backward" in call.name:
         flops, rate = flops * RECOMPUTED, rate * card["attention.backward"]
     computing = flops / rate
+    padded, waves = 1.0, 1.0
     if not packed:
         causal = bool(call.get("causal", call.get("is_causal")))
+        padded = padding(query.shape[-2], key.shape[-2], BLOCK[query.dtype in HALF], causal)
+        waves = _waves(card, query)
         computing *= _slower(card, query, key, masked)
-        computing *= padding(query.shape[-2], key.shape[-2], BLOCK[query.dtype in HALF], causal) * _waves(card, query)
-    return start + max(computing, reading)
+        computing *= padded * waves
+    arithmetic = named("arithmetic", computing, flops=flops, rate=rate, padded=padded, last_wave=waves)
+    return start + longest(arithmetic, reading)
 
 
 def _masked_reading(piece: CallOnDevice, card: Card, query: Tensor, key: Tensor) -> float:
@@ -70,8 +74,8 @@ def _masked_reading(piece: CallOnDevice, card: Card, query: Tensor, key: Tensor)
     blocks = prod(query.shape[:-2]) / card.units
     reading = moved(piece, card, card["attention.decode_masked"])
     if query.shape[-2] == 1:
-        return reading if blocks < SHARED else max(reading, key.shape[-2] * card["attention.key"])
-    return max(reading, key.shape[-2] * card["attention.key_folded"] * max(1.0, blocks))
+        return reading if blocks < SHARED else longest(reading, key.shape[-2] * card["attention.key"])
+    return longest(reading, key.shape[-2] * card["attention.key_folded"] * max(1.0, blocks))
 
 
 def _slower(card: Card, query: Tensor, key: Tensor, masked: bool) -> float:
@@ -96,7 +100,8 @@ def _rate(card: Card, query: Tensor) -> float:
 
 
 def _power(base: float, exponent: float) -> float:
-    return float(base**exponent)
+    raised: float = base**exponent
+    return raised
 
 
 def padding(queries: int, keys: int, block: int, causal: bool) -> float:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from math import prod
 
-from rooflens.predict.call_on_device import CallOnDevice
+from rooflens.predict.call_on_device import HALF, CallOnDevice
 from rooflens.predict.card import Card
+from rooflens.predict.effects.copies import passed_over
 from rooflens.predict.effects.depthwise import depthwise
-from rooflens.predict.effects.products import HALF, SPLITS, TENSOR, contraction, tiled
+from rooflens.predict.effects.products import SPLITS, TENSOR, contraction, tiled, unaligned_bytes
 from rooflens.predict.effects.row_passes import column_parts
 from rooflens.predict.effects.streams import bytes_time, moved
+from rooflens.predict.terms import composed, longest, named
 from rooflens.records import Call, Tensor
 
 PLAIN = frozenset({"convolution", "_convolution", "cudnn_convolution", "convolution_overrideable"})
@@ -64,7 +66,7 @@ def convolution(piece: CallOnDevice, card: Card) -> float:
         product = tiled(card, piece.precision, m, n, k, groups, SPLITS if of_weight else (1,))
         product *= _slower(piece, card, weight, result, "weight" if of_weight else "input" if backward else "")
         moving = _moving(piece, card) / len(parts)
-        seconds += card["convolution.start"] + max(product, moving)
+        seconds += card["convolution.start"] + longest(product, moving)
     return seconds + len(parts) * _relayout(piece, card, inputs, weight, result)
 
 
@@ -73,8 +75,7 @@ def _packed(card: Card, inputs: Tensor) -> float:
     reach = [step * size for step, size in zip(inputs.strides or (), inputs.shape, strict=False) if size > 1]
     if max(reach, default=0) <= inputs.elements:
         return 0.0
-    moving = bytes_time(0, 2 * inputs.nbytes, 2 * inputs.nbytes, card, card["stream.share_wide"])
-    return card["stream.start"] + max(moving, inputs.elements / card.per_second("copy.broadcast"))
+    return composed("dense copy", passed_over(inputs, card))
 
 
 def _bias(card: Card, call: Call) -> float:
@@ -84,8 +85,7 @@ def _bias(card: Card, call: Call) -> float:
     out = call.outputs[0]
     if call.name not in PLAIN or not isinstance(call.get("bias"), Tensor) or prod(out.shape[2:]) == 1:
         return 0.0
-    moving = bytes_time(0, 2 * out.nbytes, 2 * out.nbytes, card, card["stream.share_wide"])
-    return card["stream.start"] + max(moving, out.elements / card.per_second("copy.broadcast"))
+    return composed("bias", passed_over(out, card))
 
 
 def _bias_gradient(card: Card, call: Call) -> float:
@@ -95,15 +95,16 @@ def _bias_gradient(card: Card, call: Call) -> float:
         return 0.0
     dims = (0, *range(2, len(gradient.shape)))
     moving = bytes_time(0, gradient.nbytes, gradient.nbytes, card, card["rows.share"])
-    return card["rows.start_narrow"] + moving + column_parts(gradient, dims, card) * card["rows.part"]
+    adding = column_parts(gradient, dims, card) * card["rows.part"]
+    return composed("gradient of the bias", card["rows.start_narrow"] + moving + adding)
 
 
 def _stem(piece: CallOnDevice, card: Card, parts: int) -> float:
     """Seconds of a convolution of up to 4 channels: direct kernels, whatever the layout."""
-    flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul.")) / parts
+    flops = piece.matmul_flops / parts
     rate = card.per_second("convolution.stem_half" if piece.precision in HALF else "convolution.stem")
     moving = moved(piece, card, card["stream.share_wide"]) / parts
-    return card["convolution.stem_start"] + max(flops / rate, moving)
+    return card["convolution.stem_start"] + longest(named("arithmetic", flops / rate, flops=flops, rate=rate), moving)
 
 
 def _moving(piece: CallOnDevice, card: Card) -> float:
@@ -112,10 +113,10 @@ def _moving(piece: CallOnDevice, card: Card) -> float:
     if piece.precision not in TENSOR:
         return seconds
     if not channels_last(piece.call):  # such kernels gain nothing from a cache
-        return max(seconds, piece.nbytes / (card["convolution.planar"] * card.dram))
+        return longest(seconds, named("bytes of planes", piece.nbytes / (card["convolution.planar"] * card.dram)))
     images = (piece.call.tensor("input"), *piece.call.outputs[:1])
     if any(t.shape[1] * t.nbytes // max(1, t.elements) % VECTOR_BYTES for t in images):
-        return max(seconds, piece.nbytes / (card["product.unaligned"] * card.dram))
+        return longest(seconds, unaligned_bytes(piece, card))
     return seconds
 
 
@@ -130,7 +131,8 @@ def _grouped_kind(piece: CallOnDevice, weight: Tensor) -> str | None:
 def _grouped(piece: CallOnDevice, card: Card, kind: str, inputs: Tensor, result: Tensor) -> float:
     """Seconds of a convolution in groups that have a kernel of their own: a time for each result and each input."""
     each = result.elements * card[f"groups.output_{kind}"] + inputs.elements * card[f"groups.input_{kind}"]
-    return card[f"groups.start_{kind}"] + max(each / card.cycles, moved(piece, card, card["product.streamed"]))
+    computing = named("results and inputs", each / card.cycles)
+    return card[f"groups.start_{kind}"] + longest(computing, moved(piece, card, card["product.streamed"]))
 
 
 def _slower(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor, gradient: str) -> float:
@@ -190,8 +192,8 @@ def _relayout(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, r
     seconds = 3 * card["stream.start"]
     for tensor, kind in ((inputs, "pixels"), (weight, "taps"), (result, "pixels")):
         moving = bytes_time(0, 2 * tensor.nbytes, 2 * tensor.nbytes, card, card["convolution.relayout"])
-        seconds += max(moving, tensor.elements / card.per_second(f"convolution.relayout_{kind}"))
-    return seconds
+        seconds += longest(moving, tensor.elements / card.per_second(f"convolution.relayout_{kind}"))
+    return composed("change of layout", seconds)
 
 
 def _reads_planes(piece: CallOnDevice, inputs: Tensor, weight: Tensor, pixels: int) -> bool:

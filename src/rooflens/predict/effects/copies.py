@@ -11,11 +11,12 @@ go element by element too. Copies that repeat elements, joins of tensors that ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import hypot, prod
+from math import prod
 
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import bytes_time, stream
+from rooflens.predict.terms import composed, joined, longest, named
 from rooflens.records import Call, Tensor
 
 SHORT_RUN = 2048
@@ -23,19 +24,21 @@ SHORT_RUN = 2048
 MANY_RUNS = {"short": 4096, "long": 32}
 """Runs from which on each joined tensor costs its time."""
 COPIES = frozenset({"clone", "copy_", "_to_copy", "contiguous"})
+REPEATED = 8
+"""Times that the bytes of an operand fit into the result, from which on it repeats elements as a broadcast one does."""
 SHIFTS = frozenset({"roll", "constant_pad_nd", "flip", "reflection_pad2d", "replication_pad2d", "im2col", "col2im"})
 
 
 def copy_or_pointwise(piece: CallOnDevice, card: Card) -> float:
     """Seconds of an element-wise kernel or a copy."""
     if piece.call.name == "cat":
-        return joined(piece, card)
+        return concatenation(piece, card)
     seconds, inputs = stream(piece, card), piece.call.inputs
     kind = addressing(piece.call) or _computing(piece, inputs)
     if kind is None or not inputs:
         return seconds
     elements = max(piece.main.elements, inputs[0].elements)
-    return max(seconds, card["stream.start"] + elements / card.per_second(f"copy.{kind}"))
+    return longest(seconds, card["stream.start"] + one_by_one(elements, card, kind))
 
 
 def _computing(piece: CallOnDevice, inputs: Sequence[Tensor]) -> str | None:
@@ -46,17 +49,27 @@ def _computing(piece: CallOnDevice, inputs: Sequence[Tensor]) -> str | None:
     return call.name if call.name in ("gelu", "gelu_backward") and piece.narrow else None
 
 
+def one_by_one(elements: float, card: Card, kind: str) -> float:
+    """Seconds of elements whose addresses, or whose arithmetic, hold a kernel back."""
+    return named("elements", elements / card.per_second(f"copy.{kind}"), kind=kind, elements=elements)
+
+
+def passed_over(tensor: Tensor, card: Card, kind: str = "broadcast") -> float:
+    """Seconds of a kernel that no trace shows: it reads a tensor, and writes as much with other addresses."""
+    moving = bytes_time(0.0, 2 * tensor.nbytes, 2 * tensor.nbytes, card, card["stream.share_wide"])
+    return card["stream.start"] + longest(moving, one_by_one(tensor.elements, card, kind))
+
+
 def dense_copy(tensor: Tensor, card: Card) -> float:
-    """Seconds of the copy that a kernel makes of an operand which does not lie dense; no trace shows it."""
+    """Seconds of the copy that a kernel makes of an operand which does not lie dense."""
     if tensor.memory_format != "other":
         return 0.0
     last = max((d for d, size in enumerate(tensor.shape) if size > 1), default=-1)
-    rate = card.per_second("copy.broadcast" if _innermost(tensor) == last else "copy.transpose")
-    moving = bytes_time(0.0, 2 * tensor.nbytes, 2 * tensor.nbytes, card, card["stream.share_wide"])
-    return card["stream.start"] + max(moving, tensor.elements / rate)
+    kind = "broadcast" if _innermost(tensor) == last else "transpose"
+    return composed("dense copy", passed_over(tensor, card, kind))
 
 
-def joined(piece: CallOnDevice, card: Card) -> float:
+def concatenation(piece: CallOnDevice, card: Card) -> float:
     """Seconds of joining tensors: bytes, and a time for each of them where there are many runs of elements to copy.
 
     A run is what lies together of one tensor: its channels where these come last.
@@ -64,8 +77,8 @@ def joined(piece: CallOnDevice, card: Card) -> float:
     out = piece.call.outputs[0]
     if any(t.elements and t.memory_format != out.memory_format for t in piece.call.inputs):
         largest = max(t.elements for t in piece.call.inputs)
-        one, all_of_them = card.per_second("copy.cat_one"), card.per_second("copy.cat_all")
-        return max(stream(piece, card), card["stream.start"] + max(largest / one, out.elements / all_of_them))
+        elements = longest(one_by_one(largest, card, "cat_one"), one_by_one(out.elements, card, "cat_all"))
+        return longest(stream(piece, card), card["stream.start"] + elements)
     dim = piece.call.get("dim")
     axis = int(dim) % max(1, len(out.shape)) if isinstance(dim, int | float) else 0
     last = out.memory_format in ("channels_last", "channels_last_3d") and axis == 1
@@ -75,7 +88,7 @@ def joined(piece: CallOnDevice, card: Card) -> float:
     kind = "short" if run < SHORT_RUN else "long"
     moving = bytes_time(0.0, piece.nbytes, piece.nbytes, card, card[f"copy.cat_{kind}"])
     each = card[f"copy.cat_each_{kind}"] * min(1.0, outer / MANY_RUNS[kind])
-    return card["stream.start"] + hypot(moving, len(piece.call.inputs) * each)
+    return card["stream.start"] + joined(2, moving, len(piece.call.inputs) * each)
 
 
 def addressing(call: Call) -> str | None:
@@ -93,7 +106,7 @@ def addressing(call: Call) -> str | None:
             kind = kind or ("broadcast" if 1 < tensor.elements < size else None)
         elif tensor.strides == out.strides or tensor.strides is None or out.strides is None:
             continue
-        elif 0 in tensor.strides and tensor.nbytes < out.nbytes // 8:
+        elif 0 in tensor.strides and tensor.nbytes < out.nbytes // REPEATED:
             kind = kind or "broadcast"
         elif _innermost(tensor) != _innermost(out):
             return "transpose"

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from math import prod
 
-from rooflens.predict.call_on_device import CallOnDevice
+from rooflens.predict.call_on_device import HALF, CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
+from rooflens.predict.terms import longest, named
 from rooflens.records import Tensor
 
 
 def depthwise(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, result: Tensor) -> float:
     """Seconds of a depthwise convolution, or of its gradients."""
     channels_last = "channels_last" in (inputs.memory_format, weight.memory_format)
-    last = inputs.dtype in ("fp16", "bf16") and channels_last
+    last = inputs.dtype in HALF and channels_last
     form = "last" if last else "planar"
     taps = prod(weight.shape[2:])
     each = (card[f"depthwise.{form}_output"] + card[f"depthwise.{form}_tap"] * taps) / card.cycles
@@ -38,4 +39,5 @@ def depthwise(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, r
 
 
 def _kernel(piece: CallOnDevice, card: Card, computing: float, least: float) -> float:
-    return card["stream.start"] + max(computing, least, moved(piece, card, card["depthwise.share"]))
+    results, window = named("results", computing), named("one window", least)
+    return card["stream.start"] + longest(results, window, moved(piece, card, card["depthwise.share"]))

@@ -10,10 +10,11 @@ torch 2.11).
 
 from __future__ import annotations
 
-from rooflens.predict.call_on_device import CallOnDevice
+from rooflens.predict.call_on_device import HALF, CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.copies import dense_copy
 from rooflens.predict.effects.streams import moved, stream, stream_share
+from rooflens.predict.terms import joined, longest, named
 from rooflens.records import Tensor
 
 FEW = 8
@@ -52,8 +53,8 @@ def _groups(piece: CallOnDevice, card: Card) -> float:
     inputs = piece.call.tensor("input")
     groups = max(1, inputs.shape[0] * piece.call.integer("group"))
     rounds = max(1.0, groups / card.units)
-    statistics = inputs.elements / groups * rounds * card["norm.group"] * card.units / card.cycles
-    return 2 * card["stream.start"] + statistics + moved(piece, card, card["norm.planar_share"])
+    statistics = card.of_a_unit(inputs.elements / groups * rounds * card["norm.group"])
+    return 2 * card["stream.start"] + named("statistics", statistics) + moved(piece, card, card["norm.planar_share"])
 
 
 def _rows(piece: CallOnDevice, card: Card, backward: bool) -> float:
@@ -67,16 +68,22 @@ def _rows(piece: CallOnDevice, card: Card, backward: bool) -> float:
             made_dense += dense_copy(gradient, card)
         return made_dense + _row_gradients(piece, card, rows, width)
     reading = moved(piece, card, card[f"norm.row_share_{kind}"])
-    return made_dense + card["norm.row_start"] + max(reading, rows / card.per_second(f"norm.rows_{kind}"))
+    return made_dense + card["norm.row_start"] + longest(reading, _by_row(rows, card, f"norm.rows_{kind}"))
+
+
+def _by_row(rows: float, card: Card, rate: str) -> float:
+    """Seconds of a block for each row."""
+    return named("rows", rows / card.per_second(rate), rows=rows)
 
 
 def _row_gradients(piece: CallOnDevice, card: Card, rows: float, width: int) -> float:
     """Seconds of two kernels: the gradient of the input; those of weight and bias, where a block takes 32 columns."""
     moving = moved(piece, card, stream_share(piece, card))
-    to_input = max(moving, rows / card.per_second("norm.gradient_rows"))
-    one_by_one = rows * card["norm.gradient_each"] * card.units / card.cycles
+    to_input = longest(moving, _by_row(rows, card, "norm.gradient_rows"))
+    one_by_one = card.of_a_unit(rows * card["norm.gradient_each"])
     split = rows > SPLIT and width / COLUMNS < card.units / 2
-    to_weight = moving * 2 / 3 if split else max(one_by_one, moving * 2 / 3)
+    reading = moving * 2 / 3  # of three tensors it writes none
+    to_weight = reading if split else longest(named("row after row", one_by_one, rows=rows), reading)
     return 2 * card["stream.start"] + to_input + to_weight
 
 
@@ -87,15 +94,15 @@ def _batch_norm(piece: CallOnDevice, card: Card, name: str) -> float:
     if inputs.memory_format in ("channels_last", "channels_last_3d") or len(inputs.shape) == 2:
         return _channels_last(piece, card, inputs, training, backward)
     if training:
-        return card["stream.start"] + max(
+        return card["stream.start"] + longest(
             _by_channel(card, inputs, backward), moved(piece, card, card["norm.planar_share"], TRAINING)
         )
     planes = inputs.shape[0] * inputs.shape[1] if len(inputs.shape) > 1 else 1
-    return card["stream.start"] + max(
+    return card["stream.start"] + longest(
         moved(piece, card, card["norm.planar_share"]),
-        inputs.elements / card.per_second("norm.planar_elements"),
-        planes / card.per_second("norm.planes"),
-        inputs.elements / max(1, planes) * card["norm.alone"] * card.units / card.cycles,
+        named("elements", inputs.elements / card.per_second("norm.planar_elements"), elements=inputs.elements),
+        named("planes", planes / card.per_second("norm.planes"), planes=planes),
+        named("one plane", card.of_a_unit(inputs.elements / max(1, planes) * card["norm.alone"])),
     )
 
 
@@ -104,17 +111,17 @@ def _channels_last(piece: CallOnDevice, card: Card, inputs: Tensor, training: bo
     kind = "gradients" if backward else "training" if training else "fixed"
     rate = card.per_second(f"norm.last_{kind}") * channels / (channels + FEW)
     start = card["norm.last_start"] * (2 if training and not backward else 1)
-    rest = max(inputs.elements / rate, moved(piece, card, card["stream.share_narrow"]))
-    return float((start**JOIN + rest**JOIN) ** (1 / JOIN))
+    elements = named("elements", inputs.elements / rate, elements=inputs.elements)
+    return joined(JOIN, start, longest(elements, moved(piece, card, card["stream.share_narrow"])))
 
 
 def _by_channel(card: Card, inputs: Tensor, backward: bool) -> float:
     """A block takes the planes of a channel one after the other; two blocks share a unit."""
     batch, channels = inputs.shape[0], inputs.shape[1] if len(inputs.shape) > 1 else 1
-    narrow = inputs.dtype in ("fp16", "bf16")
+    narrow = inputs.dtype in HALF
     kind = f"{'gradients' if backward else 'training'}_{'narrow' if narrow else 'wide'}"
     plane = inputs.elements / max(1, batch * channels)
     each = plane / card[f"norm.channel_{kind}"]
     each += 0.0 if backward else card["norm.plane_narrow" if narrow else "norm.plane_wide"]
     rounds = max(1.0, channels / (2 * card.units))
-    return batch * each * rounds * card.units / card.cycles
+    return named("channels", card.of_a_unit(batch * each * rounds), channels=channels)

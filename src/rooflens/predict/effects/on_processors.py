@@ -15,6 +15,7 @@ from math import ceil, prod
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.products import product_sizes
+from rooflens.predict.terms import longest, named
 from rooflens.records import Tensor
 
 LANES = 16
@@ -33,14 +34,15 @@ def on_processor(piece: CallOnDevice, card: Card) -> float:
         return 0.0
     seconds = _COSTS.get(piece.family, _elements)(piece, card)
     new = sum(t.nbytes for t in piece.call.outputs if t.nbytes > FRESH and not piece.call.name.endswith("_"))
-    return seconds + new * card["processor.fresh"] / card.dram
+    return seconds + named("new memory", new * card["processor.fresh"] / card.dram)
 
 
 def _elements(piece: CallOnDevice, card: Card) -> float:
     """Bytes, arithmetic, or a time for each element of functions like exp."""
     special = piece.main.elements * card["processor.special"] if "special.fp32" in piece.flops else 0.0
     vector = piece.flops.get("vector.fp32", 0.0) / (card["processor.vector"] * card.rates.get("vector.fp32", card.dram))
-    return _start(piece, card) + max(special, vector, _moved(piece, card))
+    functions, arithmetic = named("functions", special), named("arithmetic", vector)
+    return _start(piece, card) + longest(functions, arithmetic, _moved(piece, card))
 
 
 def _start(piece: CallOnDevice, card: Card) -> float:
@@ -52,7 +54,8 @@ def _moved(piece: CallOnDevice, card: Card) -> float:
     warm = (piece.nbytes - _cold(piece, card)) / (2 if piece.call.name.endswith("_") else 1)
     outside = _outside(warm, card)
     slow = 1 / (card["processor.streamed"] * card.dram)
-    return warm * (outside * slow + (1 - outside) * slow / card["processor.cached"]) + _reading(piece, card)
+    moving = named("bytes", warm * (outside * slow + (1 - outside) * slow / card["processor.cached"]))
+    return moving + _reading(piece, card)
 
 
 def _outside(nbytes: float, card: Card) -> float:
@@ -68,7 +71,7 @@ def _cold(piece: CallOnDevice, card: Card) -> float:
 
 def _reading(piece: CallOnDevice, card: Card) -> float:
     """Seconds of weights from memory: read once, in no stream that the hardware foresees."""
-    return _cold(piece, card) / (card["processor.read"] * card.dram)
+    return named("weights", _cold(piece, card) / (card["processor.read"] * card.dram))
 
 
 def _rate(piece: CallOnDevice, card: Card, share: str) -> float:
@@ -79,25 +82,22 @@ def _rate(piece: CallOnDevice, card: Card, share: str) -> float:
 def _product(piece: CallOnDevice, card: Card) -> float:
     sizes = product_sizes(piece.call)
     m, n, k, batch = sizes or (LANES, 1, 1, 1)
-    flops = 2.0 * m * n * k * batch if sizes else _products(piece)
+    flops = 2.0 * m * n * k * batch if sizes else piece.matmul_flops
     outside = _outside(piece.nbytes, card)
     slow = 1 / (card["processor.read"] * card.dram)
-    reading = (piece.nbytes * outside * slow) if outside else _reading(piece, card)
+    reading = named("bytes", piece.nbytes * outside * slow) if outside else _reading(piece, card)
     if min(m, n) == 1:
         inside = (1 - outside) * piece.nbytes - (0.0 if outside else _cold(piece, card))
-        return _start(piece, card) + reading + inside * slow / card["processor.read_cached"]
+        near = named("bytes in the cache", inside * slow / card["processor.read_cached"])
+        return _start(piece, card) + reading + near
     rows = card["processor.few_rows"]
-    return _start(piece, card) + flops / _rate(piece, card, "processor.product") * (m + rows) / m + reading
-
-
-def _products(piece: CallOnDevice) -> float:
-    return sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
+    arithmetic = flops / _rate(piece, card, "processor.product") * (m + rows) / m
+    return _start(piece, card) + named("arithmetic", arithmetic, flops=flops) + reading
 
 
 def _attention(piece: CallOnDevice, card: Card) -> float:
-    return card["processor.start"] + max(
-        _products(piece) / _rate(piece, card, "processor.attention"), _moved(piece, card)
-    )
+    arithmetic = named("arithmetic", piece.matmul_flops / _rate(piece, card, "processor.attention"))
+    return card["processor.start"] + longest(arithmetic, _moved(piece, card))
 
 
 def _convolution(piece: CallOnDevice, card: Card) -> float:
@@ -111,11 +111,11 @@ def _convolution(piece: CallOnDevice, card: Card) -> float:
     start = card["processor.pixels" if lone and inputs.shape[0] > 1 else "processor.start_convolution"]
     if lone and inputs.shape[0] == 1:
         start = card["processor.start_lone"]
-    flops = _products(piece) * _padded(weight, groups)
+    flops = piece.matmul_flops * _padded(weight, groups)
     share = "pointwise" if taps == 1 else "convolution"
     if groups > 1:
         share = "depthwise" if weight.shape[1] == 1 else "grouped"
-    computing = flops / _rate(piece, card, f"processor.{share}")
+    computing = named("arithmetic", flops / _rate(piece, card, f"processor.{share}"), flops=flops)
     return start + computing + _copied(piece, card, inputs, weight, result)
 
 
@@ -135,12 +135,13 @@ def _copied(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, res
     """Seconds of reading the input into blocks, of writing the result, and of weights that are in no cache."""
     per_byte = 1 / (card["processor.cached"] * card["processor.streamed"] * card.dram)
     copied = inputs.nbytes * card["processor.blocks"] + result.nbytes * card["processor.written"]
-    return copied * per_byte + _reading(piece, card)
+    return named("blocks", copied * per_byte) + _reading(piece, card)
 
 
 def _norm(piece: CallOnDevice, card: Card) -> float:
     name = "planes" if "batch_norm" in piece.call.name else "rows"
-    return card["processor.start_norm"] + max(piece.main.elements * card[f"processor.norm_{name}"], _moved(piece, card))
+    elements = named("elements", piece.main.elements * card[f"processor.norm_{name}"])
+    return card["processor.start_norm"] + longest(elements, _moved(piece, card))
 
 
 def _rows(piece: CallOnDevice, card: Card) -> float:
@@ -151,7 +152,7 @@ def _rows(piece: CallOnDevice, card: Card) -> float:
     dim = piece.call.get("dim")
     width = tensor.shape[dim] if isinstance(dim, int) and tensor.shape else 1
     each = tensor.elements * card["processor.softmax"] + tensor.elements / max(1, width) * card["processor.row"]
-    return card["processor.start"] + max(each, _moved(piece, card))
+    return card["processor.start"] + longest(named("elements and rows", each), _moved(piece, card))
 
 
 def _pooling(piece: CallOnDevice, card: Card) -> float:
@@ -159,8 +160,10 @@ def _pooling(piece: CallOnDevice, card: Card) -> float:
     sizes = piece.call.integers("kernel_size") if piece.call.get("kernel_size") else ()
     window = prod(sizes) if len(sizes) > 1 else sizes[0] ** 2 if sizes else inputs.elements / max(1, out.elements)
     if "max" not in piece.call.name:
-        return card["processor.start"] + max(out.elements * window * card["processor.average"], _moved(piece, card))
-    return card["processor.start"] + out.elements * (card["processor.pool"] + window * card["processor.tap"])
+        results = named("results", out.elements * window * card["processor.average"])
+        return card["processor.start"] + longest(results, _moved(piece, card))
+    results = named("results", out.elements * (card["processor.pool"] + window * card["processor.tap"]))
+    return card["processor.start"] + results
 
 
 _COSTS: Mapping[str, Callable[[CallOnDevice, Card], float]] = {

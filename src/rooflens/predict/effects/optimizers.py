@@ -13,6 +13,7 @@ from math import ceil
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import bytes_time
+from rooflens.predict.terms import named
 from rooflens.records import Tensor
 
 CHUNK, MOST_CHUNKS = 65_536, 320
@@ -32,5 +33,5 @@ def tensor_list(piece: CallOnDevice, card: Card) -> float:
     moving = bytes_time(0.0, piece.nbytes, piece.nbytes, card, card["optimizer.share"])
     idle = 1 - min(1.0, chunks / launches / MOST_CHUNKS)
     largest = min(CHUNK, max((t.elements for t in first), default=0))
-    last = largest / card["optimizer.block"] * card.units / card.cycles
+    last = named("last chunks", card.of_a_unit(largest / card["optimizer.block"]), chunks=chunks)
     return launches * (card["optimizer.start"] + idle * last) + moving

@@ -11,6 +11,7 @@ from math import prod
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
+from rooflens.predict.terms import longest, named
 
 
 def pooling(piece: CallOnDevice, card: Card) -> float:
@@ -23,8 +24,8 @@ def pooling(piece: CallOnDevice, card: Card) -> float:
         each, least = card["pooling.last_max"], card["pooling.last_start"]
     else:
         each, least = card["pooling.last_average"] + card["pooling.last_tap"] * window, 0.0
-    computing = each * piece.main.elements / card.cycles
-    return max(least, card["stream.start"] + max(computing, moved(piece, card, card["pooling.share"])))
+    computing = named("results", each * piece.main.elements / card.cycles, elements=piece.main.elements)
+    return longest(least, card["stream.start"] + longest(computing, moved(piece, card, card["pooling.share"])))
 
 
 def _window(piece: CallOnDevice) -> float:

@@ -15,17 +15,20 @@ from collections.abc import Iterator
 from functools import lru_cache
 from math import ceil, prod
 
-from rooflens.predict.call_on_device import CallOnDevice
+from rooflens.predict.call_on_device import HALF, CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import bytes_time, cached_share, stream
+from rooflens.predict.terms import joined, longest, named
 from rooflens.records import Call, Tensor
 
 TILES = ((256, 128), (128, 128), (128, 64), (64, 64), (64, 32), (32, 32))
+"""Rows and columns of the result that a unit computes at once."""
 SPLITS = (1, 2, 4, 8, 16, 32)
+"""Parts that a sum may be cut into."""
 LEAST_DEPTH = 64
 """Of a sum that is split: shorter parts are not worth their start."""
-HALF = frozenset({"fp16", "bf16"})
 TENSOR = HALF | {"tf32"}
+"""Precisions whose products run on tensor cores."""
 FEW_ROWS, MANY_ROWS = (64, 128), (128, 256)
 """Tiles of the kernel for groups (torch's GroupMM.cu, on Hopper): where a group has few rows on average, and many."""
 MOST_OF_FEW = 128
@@ -45,7 +48,7 @@ def product(piece: CallOnDevice, card: Card) -> float:
     fixed = min(piece.weights, piece.nbytes)
     seconds = product_time(card, piece.precision, m, n, k, batch, fixed, piece.nbytes - fixed, piece.held)
     if piece.precision in TENSOR and unaligned(piece.call):
-        return max(seconds, card["product.start"] + piece.nbytes / (card["product.unaligned"] * card.dram))
+        return longest(seconds, card["product.start"] + unaligned_bytes(piece, card))
     return seconds
 
 
@@ -66,9 +69,13 @@ def grouped(piece: CallOnDevice, card: Card) -> float:
     computing = max(1.0, tiles / card.units) * one / per_unit
     read = matrices.nbytes * hit / groups
     moving = bytes_time(read, left.nbytes + out.nbytes, piece.nbytes, card, card["product.streamed"])
-    exponent = card["product.join"]
-    joined: float = (computing**exponent + moving**exponent) ** (1 / exponent)
-    return card["grouped.start"] + joined
+    arithmetic = named("arithmetic", computing, tile=f"{tall}x{across}", tiles=tiles, groups=hit)
+    return card["grouped.start"] + joined(card["product.join"], arithmetic, moving)
+
+
+def unaligned_bytes(piece: CallOnDevice, card: Card) -> float:
+    """Seconds of the bytes of a call whose rows are no whole vectors."""
+    return named("unaligned bytes", piece.nbytes / (card["product.unaligned"] * card.dram))
 
 
 def unaligned(call: Call) -> bool:
@@ -81,8 +88,9 @@ def unaligned(call: Call) -> bool:
 
 def contraction(piece: CallOnDevice, card: Card) -> float:
     """Seconds of any other matrix work: a share of the peak, or its bytes."""
-    flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
-    return max(flops / full_rate(card, piece.precision), stream(piece, card)) + card["product.start"]
+    rate = full_rate(card, piece.precision)
+    arithmetic = named("arithmetic", piece.matmul_flops / rate, flops=piece.matmul_flops, rate=rate)
+    return longest(arithmetic, stream(piece, card)) + card["product.start"]
 
 
 def is_grouped(call: Call) -> bool:
@@ -102,9 +110,7 @@ def product_time(
         kept = cold * cached_share(held, card)
         cold, warm = cold - kept, warm + kept
     moving = bytes_time(cold, warm, cold + warm, card, card["product.streamed"])
-    exponent = card["product.join"]
-    joined: float = (tiled(card, precision, m, n, k, batch) ** exponent + moving**exponent) ** (1 / exponent)
-    return card["product.start"] + joined
+    return card["product.start"] + joined(card["product.join"], tiled(card, precision, m, n, k, batch), moving)
 
 
 @lru_cache(maxsize=50_000)
@@ -112,13 +118,18 @@ def tiled(
     card: Card, precision: str, m: int, n: int, k: int, batch: int = 1, splits: tuple[int, ...] = SPLITS
 ) -> float:
     """Seconds of the arithmetic of products with the best tile and split."""
-    return min(_candidates(card, precision, m, n, k, batch, splits))
+    seconds, tile, split, waves = min(_candidates(card, precision, m, n, k, batch, splits))
+    best = full_rate(card, precision)
+    return named("arithmetic", seconds, tile=f"{tile[0]}x{tile[1]}", split=split, waves=waves, at_best=best)
 
 
 def _candidates(
     card: Card, precision: str, m: int, n: int, k: int, batch: int, splits: tuple[int, ...]
-) -> Iterator[float]:
-    """Seconds with each tile and split. A unit works on several small tiles at once, up to a rate for all of them."""
+) -> Iterator[tuple[float, tuple[int, int], int, int]]:
+    """Seconds with each tile and split, and in how many waves.
+
+    A unit works on several small tiles at once, up to a rate for all of them.
+    """
     per_unit = full_rate(card, precision) / card.units / 2  # multiply-adds of a unit per second
     depth = card[f"product.depth_{_kind(precision)}"]
     adding = card["product.partial"] * 2 / card.per_second("stream.cached")
@@ -129,7 +140,7 @@ def _candidates(
             waves = ceil(tiles * split / card.units)
             one = wide * thin * (k / split + depth) / per_unit
             extra = split * batch * m * n * adding if split > 1 else 0.0
-            yield max(one / min(1.0, alone * lone), waves * one / together) + extra
+            yield max(one / min(1.0, alone * lone), waves * one / together) + extra, (wide, thin), split, waves
             if tiles * split >= 2 * card.units or k // (2 * split) < LEAST_DEPTH:
                 break
 

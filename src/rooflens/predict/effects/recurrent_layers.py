@@ -9,6 +9,7 @@ from __future__ import annotations
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.products import full_rate
+from rooflens.predict.terms import longest, named
 
 
 def recurrent(piece: CallOnDevice, card: Card) -> float:
@@ -18,7 +19,8 @@ def recurrent(piece: CallOnDevice, card: Card) -> float:
     steps = inputs.shape[0] if len(inputs.shape) > 2 and not call.get("batch_first") else inputs.shape[-2]
     layers = call.integer("layers") if isinstance(call.get("layers"), int) else 1
     times = 2 if "backward" in call.name else 1
-    flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
-    weights = piece.weights * steps / card.per_second("stream.cached")
+    rate = full_rate(card, piece.precision)
+    arithmetic = named("arithmetic", piece.matmul_flops / rate, flops=piece.matmul_flops, rate=rate)
+    weights = named("weights", piece.weights * steps / card.per_second("stream.cached"))
     chain = times * layers * steps * card["recurrent.step"]
-    return chain + max(flops / full_rate(card, piece.precision), times * weights)
+    return chain + longest(arithmetic, times * weights)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
+from rooflens.predict.terms import longest, named
 from rooflens.records import Call
 
 CHOOSING = frozenset({"sort", "argsort", "topk", "histc", "bincount", "unique", "_unique2", "multinomial", "kthvalue"})
@@ -25,10 +26,13 @@ def choosing(piece: CallOnDevice, card: Card) -> float:
         return card["routing.count"] + moving
     rows, width = _rows(call)
     if call.name in ("topk", "kthvalue"):
-        return card["routing.largest"] + max(moving, rows / card.per_second("routing.rows"))
+        return card["routing.largest"] + longest(
+            moving, named("rows", rows / card.per_second("routing.rows"), rows=rows)
+        )
     if width <= SHORT:
         return card["routing.sort_short"] + moving
-    return card["routing.sort_long"] + max(moving, rows * width / card.per_second("routing.keys"))
+    keys = named("keys", rows * width / card.per_second("routing.keys"), elements=rows * width)
+    return card["routing.sort_long"] + longest(moving, keys)
 
 
 def _rows(call: Call) -> tuple[int, int]:

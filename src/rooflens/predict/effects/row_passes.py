@@ -13,6 +13,7 @@ from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.routing import CHOOSING, choosing
 from rooflens.predict.effects.streams import moved
+from rooflens.predict.terms import longest, named
 from rooflens.records import Tensor
 
 THREADS, PER_UNIT = 512, 2048
@@ -41,7 +42,7 @@ def row_passes(piece: CallOnDevice, card: Card) -> float:
         inner = {int(d) % len(tensor.shape) for d in dims if isinstance(d, int)}
         if inner == set(range(len(tensor.shape) - len(inner), len(tensor.shape))):
             rows = prod(tensor.shape[: -len(inner)])
-            seconds = max(seconds, rows / card.per_second("rows.rows"))
+            seconds = longest(seconds, named("rows", rows / card.per_second("rows.rows"), rows=rows))
     if isinstance(dims, tuple):
         seconds += column_parts(tensor, dims, card) * card["rows.part"]
     return card["rows.start_narrow" if piece.narrow else "rows.start"] + seconds

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
+from rooflens.predict.terms import named
 
 
 def stream(piece: CallOnDevice, card: Card) -> float:
@@ -37,15 +38,19 @@ def bytes_time(cold: float, warm: float, working_set: float, card: Card, share: 
     found = cached_share(working_set, card)
     slow = 1 / (share * card.dram)
     fast = min(slow, 1 / card.per_second("stream.cached"))
-    return cold * slow + warm * (found * fast + (1 - found) * slow)
+    seconds = cold * slow + warm * (found * fast + (1 - found) * slow)
+    return named("bytes", seconds, nbytes=cold + warm, share=share, cached=warm * found)
 
 
 def cached_share(working_set: float, card: Card) -> float:
     """The share of a working set that the last-level cache still holds: all below a size, then ever less."""
     if not card.l2:
         return 0.0
-    empty, full = card["stream.empty"] * card.l2, card["stream.full"] * card.l2
-    return min(1.0, max(0.0, (empty - working_set) / (empty - full)))
+    full = card["stream.full"] * card.l2
+    if working_set <= full:
+        return 1.0
+    empty = card["stream.empty"] * card.l2
+    return (empty - working_set) / (empty - full) if working_set < empty else 0.0
 
 
 def cold_weights(piece: CallOnDevice, card: Card) -> float:

@@ -1,0 +1,205 @@
+"""The expected time of an operation tells its effect and the terms that it was made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isclose
+
+import pytest
+from tests.test_predict import card, device
+
+import rooflens as rl
+from rooflens.predict import (
+    CallOnDevice,
+    Combined,
+    Form,
+    Term,
+    card_of,
+    constants_of,
+    constants_of_form,
+    expected_seconds,
+    form_of,
+    generation,
+    telling,
+)
+from rooflens.predict.card import Card
+from rooflens.predict.fitting import priced
+from rooflens.predict.processor_suite import processor_suite
+from rooflens.predict.suite import suite
+from rooflens.predict.suite_calls import NHWC, SuiteCall, both_gradients, convolved, dense, made
+from rooflens.predict.terms import Told, composed, joined, longest, named
+
+
+def value(form: Form) -> float:
+    """The seconds of a form, added up again from its terms."""
+    if isinstance(form, Term):
+        return form.seconds if form.form is None else form.times * value(form.form)
+    parts = [value(part) for part in form.parts]
+    if form.how == "sum":
+        return sum(parts)
+    return max(parts) if form.how == "longest" else float(sum(p**form.exponent for p in parts) ** (1 / form.exponent))
+
+
+def form_in(seconds: float) -> Form:
+    form = form_of(seconds)
+    assert form is not None
+    return form
+
+
+def test_numbers_know_how_they_were_made() -> None:
+    start, rate = Told.constant("product.start", 3.0), Told.constant("product.rate", 0.5)
+    bytes_, arithmetic = named("bytes", 2.0 / rate, nbytes=2), named("arithmetic", 8.0 * rate * rate, tile="8x8")
+    assert (float(bytes_), float(arithmetic)) == (4.0, 2.0)
+    found = 2 * start + longest(bytes_, arithmetic) * 3
+    assert found == 2 * 3 + 3 * 4
+    assert form_in(found) == Combined(
+        "sum",
+        (
+            Term(seconds=6.0, times=2.0, constants=("product.start",)),
+            Combined(
+                "longest",
+                (
+                    Term(name="bytes", seconds=12.0, times=3.0, details=(("nbytes", 2),), constants=("product.rate",)),
+                    Term(
+                        name="arithmetic", seconds=6.0, times=3.0, details=(("tile", "8x8"),),
+                        constants=("product.rate",),
+                    ),
+                ),
+            ),
+        ),
+    )  # fmt: skip
+    assert constants_of_form(form_in(found)) == ("product.start", "product.rate")
+    norm = joined(3, bytes_, arithmetic)
+    assert isclose(norm, (64 + 8) ** (1 / 3))
+    assert isinstance(form := form_in(norm), Combined)
+    assert (form.how, form.exponent) == ("norm", 3.0)
+    assert isclose(joined(2, 3 * start, named("four", 12.0 * start / start)), 15.0)
+    twice = composed("bias", start + bytes_) * 2
+    assert twice == 14.0
+    assert isinstance(term := form_in(twice), Term)
+    assert (term.name, term.times, term.seconds) == ("bias", 2.0, 14.0)
+
+
+def test_plain_numbers_stay_plain() -> None:
+    for seconds in (named("bytes", 2.0), composed("bias", 2.0), longest(1.0, 2.0), joined(1, 0.5, 1.5)):
+        assert type(seconds) is float
+        assert seconds == 2.0
+        assert form_of(seconds) is None
+
+
+def telling_cards() -> dict[str, tuple[Card, list[CallOnDevice]]]:
+    """Cards that tell, and calls: of the suites, small and among large tensors, compiled, and in a fused group."""
+    calls = [priced(item) for item in suite()[::3]]
+    some = calls[::7]
+    varied = [replace(c, weights=c.nbytes / 3, held=held) for c in some for held in (1e5, 1e9)]
+    varied += [replace(c, compiled=True, own=own) for c in some for own in (0.3, 1.0)]
+    host = next(one for one in rl.devices() if one.kind == "cpu")
+    processor = card_of(host, constants_of(host).measured({}, host.name, "a suite"))
+    gpus = {name: card_of(rl.device(name)) for name in ("h200", "t4")}
+    assert processor is not None
+    cards = {name: (one, [*calls, *varied]) for name, one in gpus.items() if one is not None}
+    return cards | {"cpu": (processor, [priced(item) for item in processor_suite()])}
+
+
+def test_terms_make_the_same_seconds_again() -> None:
+    used: set[str] = set()
+    for plain, calls in telling_cards().values():
+        told = telling(plain)
+        for one in calls:
+            seconds = expected_seconds(one, told)
+            assert float(seconds).hex() == float(expected_seconds(one, plain)).hex(), one.call
+            form = form_in(seconds)
+            assert isclose(value(form), seconds, rel_tol=1e-9), one.call
+            used.update(constants_of_form(form))
+    assert {"product.depth_half", "norm.planes", "attention.flash", "optimizer.start", "processor.start"} <= used
+
+
+def calls_beyond_the_suites() -> list[CallOnDevice]:
+    """Depthwise in fp32 with channels last, int8, a scatter, norms of groups, and a recurrent layer."""
+    image, vector = dense(2, 8, 4, 4), dense(8)
+    plain = priced(SuiteCall("stream", made("relu", image, self=image)))
+    last = convolved(2, 8, 8, 14, groups=8, layout=NHWC)
+    normed = made("native_group_norm", image, input=image, weight=vector, bias=vector, group=2)
+    product = made("mm", dense(8, 8, dtype="int8"), self=dense(8, 8, dtype="int8"), mat2=dense(8, 8, dtype="int8"))
+    steps = made("lstm", dense(5, 2, 8), input=dense(5, 2, 8), layers=1, batch_first=False)
+    return [
+        *(priced(item) for item in (SuiteCall("depthwise", last), *both_gradients(last))),
+        replace(plain, call=normed, family="normalization"),
+        replace(plain, call=product, family="matmul", flops={"matmul.int8": 1024.0}),
+        replace(plain, call=made("scatter_add", vector, self=vector, src=vector), family="gather"),
+        replace(plain, call=steps, family="recurrent", flops={"matmul.fp32": 1024.0}),
+    ]
+
+
+def test_each_constant_is_read() -> None:
+    """No constant of a generation is one that no effect and no host reads."""
+    read: set[str] = set()
+
+    class Listening(dict[str, float]):
+        def __getitem__(self, name: str) -> float:
+            read.add(name)
+            return super().__getitem__(name)
+
+    calls = [priced(item) for item in (*suite(), *processor_suite())] + calls_beyond_the_suites()
+    cards = [plain for plain, _ in telling_cards().values()]
+    for listening in [replace(plain, _values=Listening(plain.constants.values)) for plain in cards]:
+        for one in calls:
+            expected_seconds(one, listening)
+    of_steps = {name for name in generation("general").values if name.startswith(("host.", "launch."))}
+    assert generation("general").values.keys() - of_steps - read == set()
+
+
+def test_a_product_tells_its_tile_and_its_bytes() -> None:
+    # 100 units of 78 GFLOP/s (0.78 of 10 TFLOP/s): 39 G multiply-adds a second each. 16 tiles of 128 x 128, split in 4,
+    # are one wave: 128 x 128 x (512 / 4 + 40) / 39 G / 0.95 = 74.29 us, and 4 partial sums of 1024 x 256 x 8 B at
+    # 22.1 x 100 GB/s 3.80 more. 3,670,016 B fit the cache: 1.66 us. Joined they are 78.09; the start is 3.24.
+    found = rl.explain("mm", shapes=[(1024, 512), (512, 256)], device=device())
+    (one,) = found.operations[0].expected
+    assert isinstance(one.form, Term)
+    assert one.form.name == "product"
+    start, norm = one.form.form.parts if isinstance(one.form.form, Combined) else (None, None)
+    assert isinstance(start, Term)
+    assert isinstance(norm, Combined)
+    arithmetic, moving = norm.parts
+    assert isinstance(arithmetic, Term)
+    assert isinstance(moving, Term)
+    assert (start.seconds, arithmetic.name, moving.name) == (card()["product.start"], "arithmetic", "bytes")
+    assert dict(arithmetic.details) == {"tile": "128x128", "split": 4, "waves": 1, "at_best": pytest.approx(7.8e12)}
+    assert arithmetic.seconds == pytest.approx(78.09e-6, rel=1e-4)
+    assert dict(moving.details)["nbytes"] == 3_670_016
+    assert moving.seconds == pytest.approx(3_670_016 / (22.1 * 100e9))
+    assert one.seconds == pytest.approx(81.33e-6, rel=1e-4)
+    assert one.low < one.seconds < one.high
+    assert one.level == "datasheet"
+    assert one.constants["product.start"] == card()["product.start"]
+    assert one.sources.keys() == one.constants.keys()
+
+
+def test_text_and_json_tell_a_stream_by_hand() -> None:
+    # 2 x 4 x 10^8 B of 1 TB/s at Hopper's 0.83 take 963.9 us: far more than the cache of 10 MB. The start is 1.49 us.
+    found = rl.explain("relu", shapes=[(100_000_000,)], device=device())
+    text = [" ".join(line.split()) for line in found.text.splitlines()]
+    begin = text.index("Expected on round (datasheet, hopper), by the effect copy or pointwise:")
+    assert text[begin + 1 : begin + 3] == ["start 1.490 us", "bytes 963.9 us: 800,000,000 B, at 0.83 of the bandwidth"]
+    assert text[begin + 3].startswith("expected start + bytes = 965.3 us (")
+    assert "constants on round" in text[begin:]
+    (plain,) = found.data[0]["expected"]
+    assert (plain["device"], plain["level"], plain["made_of"]["name"]) == ("round", "datasheet", "copy_or_pointwise")
+    assert isclose(plain["seconds"], 1.49e-6 + 8e8 / (0.83 * 1e12))
+    assert plain["constants"]["stream.start"] == 1.49e-6
+    assert isclose(sum(term["seconds"] for term in plain["made_of"]["made_of"]["terms"]), plain["seconds"])
+
+
+def test_the_terms_are_those_of_the_table_of_operations() -> None:
+    records = rl.estimate("resnet18", batch=8, device="h200", dtype="bf16", mode="train")
+    found = rl.explain(records, path="layer2.0")
+    total = sum(made.seconds * made.calls for one in found.operations for made in one.expected)
+    inside = [r for r in records if r.path.startswith("layer2.0") and r.work is not None]
+    assert isclose(total, records.sum(inside, rl.device("h200")).predicted_seconds or 0)
+
+
+@pytest.mark.parametrize("name", ["epyc-7763", "tpu-v4"])
+def test_a_device_without_expected_times_has_none(name: str) -> None:
+    found = rl.explain("mm", shapes=[(64, 64)] * 2, device=name, dtype="bf16" if "tpu" in name else "fp32")
+    assert found.operations[0].expected == ()
+    assert "xpected" not in found.text
