@@ -18,8 +18,10 @@ from typing import Literal
 from rooflens.predict.constants import Level
 
 Regime = Literal["device-bound", "mixed", "host-bound", "graph", "in turn", "pieces"]
-"""What a step waits for: the device is busy for over 1.6 times the host's time, or the other way round. A graph has no
-host. A processor launches and computes in turn. Pieces are no step."""
+"""What a step waits for: one queue is `LONGER` than the other, or both count. A graph has no host. A processor launches
+and computes in turn. Pieces are no step."""
+LONGER = 1.6
+"""Times the seconds of the other queue from which on a step waits for one alone."""
 REST = "other"
 """Families that have no band of their own."""
 PROCESSOR_FAMILY = "processor"
@@ -38,6 +40,11 @@ def kinds(regime: str, mode: str, each: float) -> tuple[str, ...]:
     """
     length = "short kernels" if each < SHORT else "long kernels"
     return f"{regime}, {mode}, {length}", f"{regime}, {mode}", regime
+
+
+def waits_for(device: float, host: float) -> Regime:
+    """Return what a step waits for whose queues take so many seconds."""
+    return "device-bound" if device > LONGER * host else "host-bound" if host > LONGER * device else "mixed"
 
 
 def band(

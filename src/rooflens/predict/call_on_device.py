@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rooflens.records import Call, Phase, Record, Tensor
+from rooflens.records.calls import NAMED
 
 HALF = frozenset({"fp16", "bf16"})
 """Types of 16 bits."""
+CHANNELS_LAST = frozenset(NAMED)
+"""Layouts of images whose channels lie next to each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from rooflens.predict.constants import Constants, Level, constants_of, generatio
 from rooflens.predict.terms import Told
 from rooflens.records import Ceiling, Device
 
-LANES = 256
+FLOPS_OF_A_CYCLE = 256
 """FLOP in fp32 of one unit in one cycle, where units and clock are not known: 128 lanes with a multiply-add each."""
+CLOCK = 1.5e9
+"""Cycles of a second, where units are not known: between those of the catalogue's GPUs."""
 PROCESSOR = "cpu"
 """The kind of device that launches its work itself. No data sheet tells enough of one: a suite has to run on it."""
 
@@ -109,13 +111,13 @@ def _card(device: Device, constants: Constants) -> Card | None:
         return None
     facts = {name: fact.value for name, fact in device.facts.items()}
     vector = rates.get("vector.fp32") or max(rates.values())
-    cycles = facts["units"] * facts["clock"] if {"units", "clock"} <= facts.keys() else vector / LANES
+    cycles = facts["units"] * facts["clock"] if {"units", "clock"} <= facts.keys() else vector / FLOPS_OF_A_CYCLE
     return Card(
         device=device,
         constants=constants,
         dram=rates["dram"],
         l2=facts.get("l2", 0.0),
-        units=facts.get("units") or max(1.0, cycles / 1.5e9),
+        units=facts.get("units") or max(1.0, cycles / CLOCK),
         cycles=cycles,
         rates=rates,
         power=facts.get("power"),

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from rooflens.costs import Arithmetic, cost
 from rooflens.predict import host
-from rooflens.predict.bands import PROCESSOR_FAMILY, Regime, band
+from rooflens.predict.bands import PROCESSOR_FAMILY, Regime, band, waits_for
 from rooflens.predict.call_on_device import HALF, CallOnDevice, calls_on_device
 from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
@@ -107,7 +107,7 @@ def predicted(
     if conduct.step and phase is None and {record.phase for record in working}.issuperset(ANSWER_PHASES):
         parts = [predicted([r for r in working if r.phase == its], card, conduct, its) for its in ANSWER_PHASES]
         expected = [part for part in parts if part is not None]
-        return _in_turn(expected) if len(expected) == len(parts) else None
+        return _summed(expected) if len(expected) == len(parts) else None
     if conduct.step and conduct.way == "graph" and {record.phase for record in working} == {"prefill"}:
         conduct = replace(conduct, way="eager")  # of an answer only decode is captured: its prompt is read once
     if all(r.call is None for r in working) or any(r.call is None for r in working if not r.work or not r.work.missing):
@@ -136,8 +136,7 @@ def _with_host(part: _Part, conduct: Conduct, phase: Phase | None) -> Prediction
     seconds, hosts = two_queues([*earlier, *mine])[0] - begun, sum(its.host for its in mine)
     waited = hosts - (begun - issued)  # what is launched while the device is busy with earlier phases costs nothing
     device = part.device
-    regime: Regime = "device-bound" if device > 1.6 * waited else "host-bound" if waited > 1.6 * device else "mixed"
-    return part.takes(seconds, regime, hosts)
+    return part.takes(seconds, waits_for(device, waited), hosts)
 
 
 class _Doing(NamedTuple):
@@ -239,7 +238,7 @@ def _timed_on_processors(records: Sequence[Record], conduct: Conduct) -> bool:
     return as_written and not narrow and not is_training(r.phase for r in records)
 
 
-def _in_turn(parts: Sequence[Prediction]) -> Prediction:
+def _summed(parts: Sequence[Prediction]) -> Prediction:
     """Return the time of phases that wait for each other, with the level and the regime of the longest."""
     longest = max(parts, key=lambda part: part.seconds)
     families = sum((Counter(part.families) for part in parts), Counter[str]())

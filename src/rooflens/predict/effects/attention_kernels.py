@@ -30,6 +30,8 @@ VECTOR = 8
 """Keys of which there is a multiple where the fast kernels can read them."""
 SHARED = 1 / 2
 """Heads over units below which a kernel shares the keys of a head among units."""
+COMMON = 64
+"""Head width at which constants are told; powers of the width over it tell those of others."""
 WIDE = 128
 """Head width from which on a kernel gets no faster."""
 
@@ -85,13 +87,13 @@ def _slower(card: Card, query: Tensor, key: Tensor, masked: bool) -> float:
     slower = card["attention.odd"] if key.shape[-2] % VECTOR else 1.0
     if not masked:
         return slower
-    slower *= card["attention.masked"] * _power(min(query.shape[-1], WIDE) / 64, card["attention.masked_width"])
+    slower *= card["attention.masked"] * _power(min(query.shape[-1], WIDE) / COMMON, card["attention.masked_width"])
     return slower * (card["attention.masked_odd"] if key.shape[-2] % VECTOR else 1.0)
 
 
 def _rate(card: Card, query: Tensor) -> float:
     """FLOP/s of the kernel for operands of a type and a head width."""
-    width = min(query.shape[-1], WIDE) / 64
+    width = min(query.shape[-1], WIDE) / COMMON
     if query.dtype not in HALF:
         rate = card.rates.get("vector.fp32") or card.rates["matmul.fp32"]
         return rate * card["attention.fp32"] * _power(width, card["attention.fp32_width"])

@@ -12,8 +12,9 @@ convolutions of 14 models (2,400 calls) on an H100.
 from __future__ import annotations
 
 from math import prod
+from typing import Literal
 
-from rooflens.predict.call_on_device import HALF, CallOnDevice
+from rooflens.predict.call_on_device import CHANNELS_LAST, HALF, CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.copies import passed_over
 from rooflens.predict.effects.depthwise import depthwise
@@ -33,8 +34,10 @@ NARROW = frozenset({2, 4, 8, 16, 32})
 WIDE_GROUP = 128
 """Channels from which on a group is a product of its own."""
 LEAST_WINOGRAD = 16
+"""Channels from which on a 3x3 kernel runs by Winograd."""
 LESS = 2 / 3
 """Of the channels from which on FFT is taken: enough for the gradient of the input, of images of any size."""
+Gradient = Literal["weight", "input"]
 VECTOR_BYTES = 16
 """1x1 kernels read channels first where the pixels of a plane are whole vectors."""
 
@@ -64,7 +67,7 @@ def convolution(piece: CallOnDevice, card: Card) -> float:
     for number, (m, n, k) in parts:
         of_weight = backward and number == 1
         product = tiled(card, piece.precision, m, n, k, groups, SPLITS if of_weight else (1,))
-        product *= _slower(piece, card, weight, result, "weight" if of_weight else "input" if backward else "")
+        product *= _slower(piece, card, weight, result, "weight" if of_weight else "input" if backward else None)
         moving = _moving(piece, card) / len(parts)
         seconds += card["convolution.start"] + longest(product, moving)
     return seconds + len(parts) * _relayout(piece, card, inputs, weight, result)
@@ -135,7 +138,7 @@ def _grouped(piece: CallOnDevice, card: Card, kind: str, inputs: Tensor, result:
     return card[f"groups.start_{kind}"] + longest(computing, moved(piece, card, card["product.streamed"]))
 
 
-def _slower(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor, gradient: str) -> float:
+def _slower(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor, gradient: Gradient | None) -> float:
     """The time of the kernel that the library takes, over that of a plain product."""
     groups = piece.call.integer("groups")
     if groups > 1:
@@ -146,16 +149,18 @@ def _slower(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor, gra
     slower = 1 / card["convolution.fp32"]
     if weight.shape[2:] != (3, 3) or any(step != 1 for step in piece.call.integers("stride")):
         return slower
-    most = card["convolution.fft_pixels"]
-    small = max(result.shape[2:]) <= most or (gradient == "input" and most > 0)
-    enough = gradient == "weight" or result.shape[0] * prod(result.shape[2:]) >= card["convolution.fft_positions"]
-    if (
-        small
-        and enough
-        and min(weight.shape[:2]) >= card["convolution.fft_channels"] * (LESS if gradient == "input" else 1.0)
-    ):
+    if _by_fft(card, weight, result, gradient):
         return slower / card["convolution.fft_saves"]
     return slower / card["convolution.winograd"] if min(weight.shape[:2]) >= LEAST_WINOGRAD else slower
+
+
+def _by_fft(card: Card, weight: Tensor, result: Tensor, gradient: Gradient | None) -> bool:
+    """True if the library runs a 3x3 kernel in fp32 by FFT: small images, and positions and channels enough."""
+    most = card["convolution.fft_pixels"]
+    small = max(result.shape[2:]) <= most or (gradient == "input" and most > 0)
+    many = gradient == "weight" or result.shape[0] * prod(result.shape[2:]) >= card["convolution.fft_positions"]
+    channels = card["convolution.fft_channels"] * (LESS if gradient == "input" else 1.0)
+    return small and many and min(weight.shape[:2]) >= channels
 
 
 def _sizes(
@@ -178,7 +183,7 @@ def _sizes(
 def channels_last(call: Call) -> bool:
     """True if the kernel takes its tensors with channels last: the input or the weights lie so."""
     tensors = (call.tensor("input"), call.tensor("weight"))
-    return any(t.memory_format in ("channels_last", "channels_last_3d") for t in tensors)
+    return any(t.memory_format in CHANNELS_LAST for t in tensors)
 
 
 def _relayout(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, result: Tensor) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from rooflens.predict.call_on_device import CallOnDevice
+from rooflens.predict.call_on_device import CHANNELS_LAST, CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import bytes_time, stream
 from rooflens.predict.terms import composed, joined, longest, named
@@ -81,7 +81,7 @@ def concatenation(piece: CallOnDevice, card: Card) -> float:
         return longest(stream(piece, card), card["stream.start"] + elements)
     dim = piece.call.get("dim")
     axis = int(dim) % max(1, len(out.shape)) if isinstance(dim, int | float) else 0
-    last = out.memory_format in ("channels_last", "channels_last_3d") and axis == 1
+    last = out.memory_format in CHANNELS_LAST and axis == 1
     inner = 1 if last else prod(out.shape[axis + 1 :])
     outer = out.elements // max(1, out.shape[axis] * inner)
     run = out.nbytes / max(1, outer * len(piece.call.inputs))

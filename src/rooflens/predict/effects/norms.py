@@ -10,7 +10,7 @@ torch 2.11).
 
 from __future__ import annotations
 
-from rooflens.predict.call_on_device import HALF, CallOnDevice
+from rooflens.predict.call_on_device import CHANNELS_LAST, HALF, CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.copies import dense_copy
 from rooflens.predict.effects.streams import moved, stream, stream_share
@@ -23,6 +23,8 @@ JOIN = 3
 """Exponent of the norm that joins the start of such a kernel with its work."""
 SPLIT, COLUMNS = 65_536, 32
 """Rows above which torch shares the gradients of weight and bias among blocks, and columns of a block."""
+BLOCKS = 2
+"""Blocks that share a unit where each takes a channel."""
 TRAINING = 3 / 2
 """Readings and writings of a tensor over those of one pass: statistics first, then the values."""
 
@@ -91,7 +93,7 @@ def _batch_norm(piece: CallOnDevice, card: Card, name: str) -> float:
     inputs = piece.call.tensor("input")
     backward = "backward" in name
     training = backward or bool(piece.call.get("training", "no_" not in name))
-    if inputs.memory_format in ("channels_last", "channels_last_3d") or len(inputs.shape) == 2:
+    if inputs.memory_format in CHANNELS_LAST or len(inputs.shape) == 2:
         return _channels_last(piece, card, inputs, training, backward)
     if training:
         return card["stream.start"] + longest(
@@ -116,12 +118,12 @@ def _channels_last(piece: CallOnDevice, card: Card, inputs: Tensor, training: bo
 
 
 def _by_channel(card: Card, inputs: Tensor, backward: bool) -> float:
-    """A block takes the planes of a channel one after the other; two blocks share a unit."""
+    """A block takes the planes of a channel one after the other."""
     batch, channels = inputs.shape[0], inputs.shape[1] if len(inputs.shape) > 1 else 1
     narrow = inputs.dtype in HALF
     kind = f"{'gradients' if backward else 'training'}_{'narrow' if narrow else 'wide'}"
     plane = inputs.elements / max(1, batch * channels)
     each = plane / card[f"norm.channel_{kind}"]
     each += 0.0 if backward else card["norm.plane_narrow" if narrow else "norm.plane_wide"]
-    rounds = max(1.0, channels / (2 * card.units))
+    rounds = max(1.0, channels / (BLOCKS * card.units))
     return named("channels", card.of_a_unit(batch * each * rounds), channels=channels)

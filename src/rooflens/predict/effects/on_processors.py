@@ -14,7 +14,8 @@ from math import ceil, prod
 
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
-from rooflens.predict.effects.products import product_sizes
+from rooflens.predict.effects.pooling import window
+from rooflens.predict.effects.products import SLOWEST, product_sizes
 from rooflens.predict.terms import longest, named
 from rooflens.records import Tensor
 
@@ -75,7 +76,7 @@ def _reading(piece: CallOnDevice, card: Card) -> float:
 
 
 def _rate(piece: CallOnDevice, card: Card, share: str) -> float:
-    peak = card.rates.get(f"matmul.{piece.precision}") or card.rates.get("vector.fp32", 1e9)
+    peak = card.rates.get(f"matmul.{piece.precision}") or card.rates.get("vector.fp32", SLOWEST)
     return peak * card[share]
 
 
@@ -156,13 +157,11 @@ def _rows(piece: CallOnDevice, card: Card) -> float:
 
 
 def _pooling(piece: CallOnDevice, card: Card) -> float:
-    inputs, out = piece.call.inputs[0], piece.main
-    sizes = piece.call.integers("kernel_size") if piece.call.get("kernel_size") else ()
-    window = prod(sizes) if len(sizes) > 1 else sizes[0] ** 2 if sizes else inputs.elements / max(1, out.elements)
+    out, elements = piece.main, window(piece)
     if "max" not in piece.call.name:
-        results = named("results", out.elements * window * card["processor.average"])
+        results = named("results", out.elements * elements * card["processor.average"])
         return card["processor.start"] + longest(results, _moved(piece, card))
-    results = named("results", out.elements * (card["processor.pool"] + window * card["processor.tap"]))
+    results = named("results", out.elements * (card["processor.pool"] + elements * card["processor.tap"]))
     return card["processor.start"] + results
 
 

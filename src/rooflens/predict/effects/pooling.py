@@ -16,20 +16,20 @@ from rooflens.predict.terms import longest, named
 
 def pooling(piece: CallOnDevice, card: Card) -> float:
     """Seconds of pooling, interpolation, or their gradients."""
-    window, most = _window(piece), "max" in piece.call.name
+    elements, most = window(piece), "max" in piece.call.name
     if piece.main.memory_format != "channels_last":
-        each = card["pooling.output"] + card["pooling.tap"] * window
+        each = card["pooling.output"] + card["pooling.tap"] * elements
         least = 0.0
     elif most:
         each, least = card["pooling.last_max"], card["pooling.last_start"]
     else:
-        each, least = card["pooling.last_average"] + card["pooling.last_tap"] * window, 0.0
+        each, least = card["pooling.last_average"] + card["pooling.last_tap"] * elements, 0.0
     computing = named("results", each * piece.main.elements / card.cycles, elements=piece.main.elements)
     return longest(least, card["stream.start"] + longest(computing, moved(piece, card, card["pooling.share"])))
 
 
-def _window(piece: CallOnDevice) -> float:
-    """Elements that a result is made from."""
+def window(piece: CallOnDevice) -> float:
+    """Elements that a result is made of."""
     if not piece.call.get("kernel_size"):
         return max(1.0, piece.call.inputs[0].elements / max(1, piece.main.elements))
     sizes = piece.call.integers("kernel_size")

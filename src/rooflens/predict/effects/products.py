@@ -33,6 +33,8 @@ FEW_ROWS, MANY_ROWS = (64, 128), (128, 256)
 """Tiles of the kernel for groups (torch's GroupMM.cu, on Hopper): where a group has few rows on average, and many."""
 MOST_OF_FEW = 128
 """Rows of a group on average, or columns, up to which the smaller tile is taken."""
+SLOWEST = 1e9
+"""FLOP/s of a device that tells none."""
 ROW = 16
 """Bytes of a vector: kernels on tensor cores load rows in whole ones."""
 
@@ -154,7 +156,7 @@ def tiles_of(card: Card) -> tuple[tuple[int, int, float, float], ...]:
 @lru_cache(maxsize=512)
 def full_rate(card: Card, precision: str) -> float:
     """FLOP/s of products with the largest tile: a share of the peak, less where power holds the card back."""
-    peak = card.rates.get(f"matmul.{precision}") or max(card.rates.get("vector.fp32", 0.0), 1e9)
+    peak = card.rates.get(f"matmul.{precision}") or max(card.rates.get("vector.fp32", 0.0), SLOWEST)
     kind = _kind(precision)
     share = card[f"product.rate_{kind}"]
     joules = card["product.joules_fp32" if kind == "fp32" else "product.joules_half"]
