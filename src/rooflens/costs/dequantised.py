@@ -65,17 +65,17 @@ class _CodeFlow:
         if not operation.writes or (not operation.reads and family_of(operation.call.name) != "fill"):
             return
         sources = [self._source(access) for access in operation.reads]
-        written = self._written(operation, sources)
+        with_codes = self._reads_codes(operation)
+        written = self._written(operation, sources, with_codes)
         if written.need is not None:
             self.needs[index] = written.need
         if written.holds != "scales":
-            self._used(operation)
+            self._used(operation, with_codes)
         self._keep(index, operation, written, sources)
         self.activations.follow(index, operation, self.stored.keys() | self.scales.keys())
 
-    def _written(self, operation: Operation, sources: Sequence[Stored | None]) -> _Written:
+    def _written(self, operation: Operation, sources: Sequence[Stored | None], with_codes: bool) -> _Written:
         """What an operation writes, and what it needs for it."""
-        with_codes = any(self._codes(operation, access) for access in operation.reads)
         if family_of(operation.call.name) == "matmul" and with_codes:
             coded = (self.activations.of(access) for access in operation.reads)
             roots = frozenset(one.root.block for one in coded if one is not None)
@@ -87,9 +87,9 @@ class _CodeFlow:
             return _Written("result", self._scaling(operation, sources), roots)
         return _Written("nothing")
 
-    def _used(self, operation: Operation) -> None:
+    def _used(self, operation: Operation, with_codes: bool) -> None:
         """Scales that are used where codes are become computed there, and what codes are written into."""
-        if any(access.block in self.results or self._codes(operation, access) for access in operation.reads):
+        if with_codes or any(access.block in self.results for access in operation.reads):
             for access in (*operation.reads, *operation.writes):
                 self.needs |= dict.fromkeys(self.makers.get(access.block, ()), _WHERE_USED)
 
@@ -100,12 +100,12 @@ class _CodeFlow:
                 return known[access.block]
         return {access.block: access.nbytes} if access.block in self.stored else None
 
-    def _codes(self, operation: Operation, access: Access) -> bool:
+    def _reads_codes(self, operation: Operation) -> bool:
         """True for stored codes and what is made of them."""
-        if access.block in self.made or access.block not in self.stored:
-            return access.block in self.made
-        same = [t for t in operation.call.inputs if (t.elements, t.nbytes) == (access.elements, access.nbytes)]
-        return any(tensor.dtype not in _WIDE for tensor in same)
+        if any(access.block in self.made for access in operation.reads):
+            return True
+        narrow = {(tensor.elements, tensor.nbytes) for tensor in operation.call.inputs if tensor.dtype not in _WIDE}
+        return any(a.block in self.stored and (a.elements, a.nbytes) in narrow for a in operation.reads)
 
     def _multiplying(self, operation: Operation, sources: Sequence[Stored | None]) -> Need | None:
         """A product reads what is stored, where that is less than what is made of it."""
