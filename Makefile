@@ -31,8 +31,8 @@ studies: $(READY) ## rebuild the five studies, without a GPU, and their pages; C
 docs: $(READY) ## build the site of the pages into out/site, without a network, and check its links
 	$(BIN)/python scripts/build_site.py
 
-test: $(READY) ## run the tests; compiled code is kept, since many tests start a Python
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
 check: lint types layers spelling docs test ## everything that CI runs
 

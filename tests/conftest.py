@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -26,9 +27,11 @@ if settings.get_current_profile_name() == "default":  # not in CI, whose profile
 
 def pytest_configure() -> None:
     """Let torch compute in one thread, in workers too: several test processes share the cores, and threads that wait
-    for each other spin.
+    for each other spin. Keep compiled code, whatever the environment asks: many tests start a Python.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_collection_finish() -> None:
