@@ -35,6 +35,7 @@ def counters(
     accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
+    cached_tokens: int | Sequence[int] | None = None,
     prompt_len: int | Sequence[int] | None = None,
     output_len: int | Sequence[int] | None = None,
     kv_cache: str = "dynamic",

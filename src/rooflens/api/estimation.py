@@ -44,6 +44,7 @@ def estimate(
     accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
+    cached_tokens: int | Sequence[int] | None = None,
     prompt_len: int | Sequence[int] | None = None,
     output_len: int | Sequence[int] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -93,6 +94,7 @@ def estimate(
             runs once.
         img_size: height and width of images, one or several, where the model's own is not wanted.
         seq_len: tokens per sequence, one or several.
+        cached_tokens: tokens that the cache holds before prefill, one or several: earlier chunks, or a cached prefix.
         prompt_len: tokens of the prompt of a whole answer, one or several: prefill reads them.
         output_len: tokens of its output, one or several: the first comes from prefill, each other one from a step of
             decode, whose cache has grown by one token.
@@ -150,6 +152,7 @@ def largest_batch(
     accumulation_steps: int = 1,
     img_size: int | None = None,
     seq_len: int | None = None,
+    cached_tokens: int | None = None,
     prompt_len: int | None = None,
     output_len: int | None = None,
     dims: Mapping[str, int] | None = None,

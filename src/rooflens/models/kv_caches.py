@@ -34,7 +34,7 @@ def begun_cache(step: Step, copied: Callable[[Any], Any] = lambda inputs: inputs
     """Return the cache with which a step begins, in the state in which it is after many steps; None without one.
 
     That of a decoding step has taken in the prompt, at once where that leaves the same behind as its last token by a
-    step of its own. That of prefill is empty; one of a fixed length is allocated.
+    step of its own; so that of a chunk of a prompt. That of other prefill is empty; one of a fixed length is allocated.
 
     Args:
         copied: from the step's inputs to those that the module is called with.
@@ -42,7 +42,7 @@ def begun_cache(step: Step, copied: Callable[[Any], Any] = lambda inputs: inputs
     Raises:
         ModelError: the model fills no cache.
     """
-    if step.mode == "prefill":
+    if not step.prompt:
         if step.empty_cache is None:
             return None
         cache = _filled_cache(step, [step.kwargs], copied)

@@ -77,6 +77,13 @@ class Step(Example):
         return self.mode == "train"
 
     @property
+    def seen_before(self) -> int:
+        """Tokens of each sequence that the cache has seen when the step begins."""
+        if self.seen is None or not self.prompt:
+            return 0
+        return self.seen - (1 if self.mode == "decode" else int(self.kwargs["input_ids"].shape[1]))
+
+    @property
     def generates(self) -> bool:
         """True if the step goes on with a cache that is there before it begins."""
         return bool(self.prompt) or (self.mode == "prefill" and self.empty_cache is not None)

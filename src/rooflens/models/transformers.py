@@ -98,6 +98,11 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
     if mode in GENERATING:
         if built.cache is None:
             raise InvalidValue(f"{name} keeps no cache that rooflens knows, so it has no mode {mode!r}")
+        if built.cached and built.encodes_first:
+            raise InvalidValue(
+                f"{name} reads its prompt in an encoder, which no cache goes on with; leave"
+                f" cached_tokens={built.cached} out"
+            )
         built.empty_cache()  # what is asked of the cache is checked before anything is built
     return Blueprint(
         name=name,
@@ -140,8 +145,8 @@ class Built:
     def example(self, batch: int | None) -> Example:
         """Return the inputs of a batch."""
         sizes = replace(self.sizes, batch=1 if batch is None else batch)
-        if self.mode == "decode":
-            return self._decoding(sizes)
+        if self.mode == "decode" or self.cached:
+            return self._going_on(sizes)
         whole = self._whole(sizes)
         if self.mode == "prefill":
             return self._generating(whole | self.filling, ())
@@ -169,7 +174,12 @@ class Built:
     def seen(self) -> int:
         """Tokens of each sequence that the cache has seen after the step, or after a whole answer."""
         more = (self.options.output_len or 1) - 1 if self.mode in ANSWERING else int(self.mode == "decode")
-        return self.tokens + more
+        return self.tokens + self.cached + more
+
+    @property
+    def cached(self) -> int:
+        """Tokens of each sequence that the cache has before prefill."""
+        return self.options.cached_tokens or 0
 
     def empty_cache(self) -> Callable[[], Any] | None:
         """Return what makes the cache that is asked for; None leaves it to the model."""
@@ -235,7 +245,7 @@ class Built:
     def marked(self) -> dict[str, int]:
         """Tokens that stand for an image and for sound in each sequence, as many as the model makes vectors of."""
         words = self.kind.main_input_name == "input_ids" if self.encodes_first else "input_ids" in self.parameters
-        if not words or (self.mode == "decode" and not self.encodes_first):
+        if not words or ((self.mode == "decode" or self.cached) and not self.encodes_first):
             return {}
         given = media(self._sizes(1))
         if self.config.model_type in UNREAD:
@@ -272,10 +282,13 @@ class Built:
         words = encoder_ids(sizes, 0, self.read or sizes.tokens)
         return {"input_ids": placeholders(sizes, words, self.marked), **given}
 
-    def _decoding(self, sizes: InputSizes) -> Example:
-        """A token after the others. The last of these comes by a step of its own too: what prefill leaves is gone."""
-        last = self.tokens
-        parts = [(begin, end) for begin, end in ((0, last - 1), (last - 1, last), (last, last + 1)) if end > begin]
+    def _going_on(self, sizes: InputSizes) -> Example:
+        """A token after the others, or a chunk of a prompt after what the cache has.
+
+        The last of the others comes by a step of its own too: what prefill leaves is gone.
+        """
+        last = self.cached or self.tokens
+        parts = [(begin, end) for begin, end in ((0, last - 1), (last - 1, last), (last, self.seen)) if end > begin]
         if not self.encodes_first:
             encoded = read = {}
         else:

@@ -72,9 +72,14 @@ def _option(evidence: Evidence, name: str) -> float | None:
 
 
 def _prompt(evidence: Evidence, *_: object) -> float | None:
-    """The tokens of each prompt: of a prefill step those that its cache has seen, or that were asked for."""
+    """The tokens of each prompt: of a prefill step those that its cache has seen, or that were asked for.
+
+    Of a chunk those that it reads.
+    """
     if evidence.case.mode == "generate":
         return _option(evidence, "prompt_len")
+    if _option(evidence, "cached_tokens") is not None:
+        return _option(evidence, "seq_len")
     cache = None if evidence.work is None else evidence.work.kv_cache
     return cache.tokens if cache is not None else _option(evidence, "seq_len")
 

@@ -59,8 +59,8 @@ def counted_run(
             return answer_records(steps, case, device, causal=causal, notes=notes)
 
         return of_answer
-    length = run.options.seq_len
-    beyond = [] if length is None else _beyond("a sequence has", length + (run.mode == "decode"), positions)
+    length, cached = run.options.seq_len, run.options.cached_tokens or 0
+    beyond = [] if length is None else _beyond("a sequence has", length + cached + (run.mode == "decode"), positions)
     return TracedRun(run, trace, summing, tuple(beyond)).begun()
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Fusion = Literal["none", "pointwise", "attention"]
 FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
 TRAINING = ("train",)
+PREFILLING = ("prefill",)
 ANSWERING = ("generate",)
 """The mode of a whole answer: prefill, and a step of decode for each further token."""
 GENERATING = ("prefill", "decode", *ANSWERING)
@@ -85,6 +86,15 @@ class Options:
         several=True,
     )
     seq_len: int | None = option(None, "Tokens per sequence.", kind=int, least=1, several=True)
+    cached_tokens: int | None = option(
+        None,
+        "Tokens of each sequence in the cache before prefill: earlier chunks of the prompt, or a cached prefix.",
+        kind=int,
+        least=1,
+        modes=PREFILLING,
+        about="tokens that prefill finds in its cache, and mode {mode!r} is none",
+        several=True,
+    )
     prompt_len: int | None = option(
         None,
         "Tokens of the prompt of a whole answer.",

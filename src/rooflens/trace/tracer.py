@@ -291,7 +291,7 @@ class _Run:
     @property
     def _seen_before(self) -> int:
         """Tokens of each sequence that the cache has seen when the step begins."""
-        return (self.step.seen or 0) - 1 if self.step.mode == "decode" else 0
+        return self.step.seen_before
 
     def _cached(self, cache: Any) -> Iterator[Cached]:
         """The blocks of a cache, and how much of each is valid when the step begins."""
