@@ -15,10 +15,15 @@ UP, DOWN = WIDTH * 2 * INNER, INNER * WIDTH
 """Weights of one expert: gate and up together, and down."""
 
 
-def llama4(folder: Path, **options: object) -> rl.RecordSet:
-    """A step of one layer of Llama 4, with 1 of 8 experts."""
+def llama4(folder: Path, num_hidden_layers: int = 1, **options: object) -> rl.RecordSet:
+    """A step of Llama 4, with 1 of 8 experts."""
     config = {"model_type": "llama4_text", "hidden_size": WIDTH, "intermediate_size": INNER, "vocab_size": 100}
-    config |= {"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    config |= {
+        "num_hidden_layers": num_hidden_layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+    }
     path = folder / "llama4.json"
     path.write_text(json.dumps(config | {"num_local_experts": EXPERTS, "num_experts_per_tok": 1}))
     return rl.estimate(f"hf:{path}", **{"batch": BATCH, "seq_len": 16, "dtype": "bf16"} | options)  # type: ignore[arg-type]
@@ -59,6 +64,16 @@ def test_training_writes_the_gradients_of_all_experts(tmp_path: Path) -> None:
     assert flops == 2 * 2 * tokens * (UP + DOWN)  # of values and of weights
     values = tokens * (WIDTH + 2 * INNER + INNER + WIDTH)
     assert moved == pytest.approx(BF16 * (2 * values + (hit + EXPERTS) * (UP + DOWN)), abs=4)
+
+
+@pytest.mark.parametrize("mode", ["decode", "prefill", "train"])
+def test_products_between_mixtures_are_needed_in_full(tmp_path: Path, mode: str) -> None:
+    # Their results reach the next mixture through norms and sums, and have sizes that the number of experts divides.
+    pytest.importorskip("transformers")
+    records = llama4(tmp_path, mode=mode, num_hidden_layers=3)
+    others = [r for r in records if r.scope == "op" and r.name in ("mm", "addmm") and r.phase != "optimizer"]
+    assert len(others) > 10
+    assert all(r.needed is not None and r.needed.matmul_flops == r.work.matmul_flops for r in others if r.work)
 
 
 class Mixture(torch.nn.Module):

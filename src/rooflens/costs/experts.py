@@ -157,6 +157,7 @@ class _DenseExperts:
         self._serving = serving
         self._routings: dict[tuple[int, int], _Routing] = {}
         self._rows: dict[int, _Rows] = {}
+        self._maybe: dict[int, _Rows] = {}
         self._casts: dict[int, tuple[int, Operation]] = {}
         self._matrices: set[tuple[int, ...]] = set()
         self._found: list[tuple[frozenset[int], int, Need]] = []
@@ -187,14 +188,34 @@ class _DenseExperts:
         rows = known[0].beside(known) if known else self._spread(index, operation)
         for access in operation.writes:
             self._rows.pop(access.block, None)
-        if rows is None or family not in _PASSES:
+        if rows is None:
+            self._pass_on(index, operation)
+            return
+        if family not in _PASSES:
             return
         least = rows.experts * rows.tokens
         made = [a for a in operation.writes if family != "reduction" and a.elements and a.elements % least == 0]
         self._rows |= dict.fromkeys((access.block for access in made), rows)
+        self._count_passing(index, operation, rows, (*passed, *made))
+
+    def _pass_on(self, index: int, operation: Operation) -> None:
+        """Follow what may be rows of experts that lie side by side, while nothing else of its size meets it."""
+        made = operation.writes[0] if len(operation.writes) == 1 else None
+        whole = [a for a in operation.reads if made is not None and a.elements == made.elements]
+        known = [self._maybe[access.block] for access in whole if access.block in self._maybe]
+        for access in operation.writes:
+            self._maybe.pop(access.block, None)
+        if made is None or not known or len(known) < len(whole):
+            return
+        if family_of(operation.call.name) in ("elementwise", "copy"):
+            self._maybe[made.block] = rows = known[0].beside(known)
+            self._count_passing(index, operation, rows, (*whole, made))
+
+    def _count_passing(self, index: int, operation: Operation, rows: _Rows, passed: Iterable[Access]) -> None:
+        """What is needed of an operation that passes over rows."""
         if not self._serving:  # else the products beside it take it up
-            work, share = cost(call).work, rows.routing.chosen / rows.experts
-            moved = work.bytes["dram"] - sum(access.nbytes for access in (*passed, *made)) * rows.idle
+            work, share = cost(operation.call).work, rows.routing.chosen / rows.experts
+            moved = work.bytes["dram"] - sum(access.nbytes for access in passed) * rows.idle
             flops = {name: count * share for name, count in work.flops.items()}
             need = Need(flops=flops, bytes=int(moved), cause="idle experts", formula=_sent(rows))
             self._found.append((rows.sources, index, need))
@@ -211,24 +232,24 @@ class _DenseExperts:
 
     def _multiply(self, index: int, operation: Operation) -> None:
         """Every row with the matrix of its expert; in training also the gradient of all matrices."""
-        call, result = operation.call, operation.writes[0]
+        call, result, shape = operation.call, operation.writes[0], operation.call.outputs[0].shape
+        self._confirm(operation)
         known = [self._rows[access.block] for access in operation.reads if access.block in self._rows]
         casts = [access for access in operation.reads if access.block in self._casts]
         self._rows.pop(result.block, None)
+        self._maybe.pop(result.block, None)
         weights = call.weight_reads + sum(access.nbytes for access in casts)
-        shape = call.outputs[0].shape
-        is_gradient = not weights and tuple(sorted(shape)) in self._matrices
+        is_gradient, forward = not weights and tuple(sorted(shape)) in self._matrices, operation.phase == "forward"
         rows = known[0] if known else self._unmarked(index, call)
         batched = rows is not None and len(shape) == 3 and shape[0] == rows.experts
         if rows is not None and batched and (weights or is_gradient):
             self._multiplied |= rows.sources
-        elif rows is not None and not rows.sources & self._multiplied:
+        elif known and not self._takes_part(call, known[0], forward=forward, weights=weights):
             return
-        elif weights and rows is None:
-            rows = self._side_by_side(index, call)
-        if rows is None or not (weights or is_gradient or self._weighs(call, rows)):
+        elif not known:
+            rows = self._side_by_side(index, call) if weights and forward else None
+        if rows is None:
             return
-        forward = operation.phase == "forward"
         if batched and not forward:  # gradients of rows are made for every expert, too
             others = [access for access in operation.reads if access.nbytes != weights]
             sizes = {operand.elements for operand in _operands(call)}  # a view of the tokens has fewer
@@ -240,7 +261,7 @@ class _DenseExperts:
             self._matrices |= {tuple(sorted(operand.shape)) for operand in _operands(call)}
             moved -= weights * (1 - hit / rows.experts)
         if weights and (batched or forward):  # else the gradients of all tokens, summed over experts
-            self._rows[result.block] = rows.after()
+            (self._rows if batched else self._maybe)[result.block] = rows.after()
             moved -= result.nbytes * rows.after().idle
         share = {"vector.fp32": hit / rows.experts} if call.get("weights_group_size") else {}
         flops = {name: count * share.get(name, chosen / rows.experts) for name, count in work.flops.items()}
@@ -250,6 +271,18 @@ class _DenseExperts:
         for place, cast in (self._casts[access.block] for access in casts if not self._serving):
             moved = cost(cast.call).work.bytes["dram"] * hit / rows.experts
             self._found.append((rows.sources, place, replace(need, flops=None, bytes=int(moved))))
+
+    def _confirm(self, operation: Operation) -> None:
+        """Take what may be rows of experts for that, if it is multiplied with a matrix for each of them."""
+        for access in operation.reads:
+            rows, call = self._maybe.get(access.block), operation.call
+            alike = [one for one in _operands(call) if one.elements == access.elements]
+            if rows is None or not call.weight_reads or call.outputs[0].shape[0] != rows.experts:
+                continue
+            if any(one.shape[0] == rows.experts and rows.tokens in one.shape[1:] for one in alike):
+                found = {block: one for block, one in self._maybe.items() if one.sources <= rows.sources}
+                self._rows |= found
+                self._maybe = {block: one for block, one in self._maybe.items() if block not in found}
 
     def _unmarked(self, index: int, call: Call) -> _Rows | None:
         """Rows that are one view of the tokens for every expert, or gradients that meet the matrices of experts."""
@@ -262,11 +295,17 @@ class _DenseExperts:
                         return _Rows(frozenset([index]), routing, one.shape[0], 1 if is_view else routing.chosen)
         return None
 
-    @staticmethod
-    def _weighs(call: Call, rows: _Rows) -> bool:
-        """True for the sum over experts of each token's rows, each times its weight, and for gradients of weights."""
+    def _takes_part(self, call: Call, rows: _Rows, *, forward: bool, weights: int) -> bool:
+        """True for a product with rows of all experts at once.
+
+        It is one of gradients and matrices that lie side by side, or the sum over experts of each token's rows, each
+        times its share, and the gradients of these.
+        """
+        matrices = _operands(call) if weights else call.outputs
+        if not forward and any(tuple(sorted(one.shape)) in self._matrices for one in matrices):
+            return True
         one_each = rows.tokens * rows.experts
-        return any(one.elements == one_each for one in (*_operands(call), *call.outputs))
+        return not weights and any(one.elements == one_each for one in (*_operands(call), *call.outputs))
 
     def _side_by_side(self, index: int, call: Call) -> _Rows | None:
         """Rows of the tokens and the matrices of all experts in one, if a product with experts follows."""
