@@ -88,7 +88,7 @@ def test_rates_are_of_the_chunk_and_positions_of_all(tmp_path: Path) -> None:
 
 
 def test_it_runs(tmp_path: Path) -> None:
-    options = {"mode": "prefill", "seq_len": CHUNK, "cached_tokens": CACHED}
+    options: dict[str, Any] = {"mode": "prefill", "seq_len": CHUNK, "cached_tokens": CACHED}
     records = rl.measure(saved(tmp_path, LLAMA), **options, device="cpu", budget=0.05, estimate=False)
     (case,) = records.cases
     assert dict(case.options) == {"seq_len": CHUNK, "cached_tokens": CACHED}

@@ -59,6 +59,10 @@ def _model(found: rl.RecordSet) -> Record:
         ),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, {"weights": "nf4", "weights_except": "lm_head"}),
         (
+            {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True},
+            {"weights": "nf4-double", "weights_except": "lm_head"},
+        ),
+        (
             {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": ["score"]},
             {"weights": "int8", "weights_except": "score"},
         ),

@@ -64,6 +64,8 @@ def test_the_option_and_the_table_of_formats_know_the_same_names() -> None:
         # 8 x 256 activations are scaled, and 8 x 384 results.
         ({"weights": "fp8"}, 384 * 256, 4, 8 * 256 + 8 * 384),
         ({"weights": "nf4"}, 384 * 256 // 2, 384 * 256 // 64 * 4, 384 * 256),
+        # Scales in 8 bits, and 4 B for 256 of these.
+        ({"weights": "nf4-double"}, 384 * 256 // 2, 384 * 256 // 64 + 384 * 256 // 64 // 256 * 4, 384 * 256),
         ({"weights": "mxfp4"}, 384 * 256 // 2, 384 * 256 // 32, 384 * 256),
     ],
 )
@@ -268,7 +270,7 @@ def test_the_formula_is_told_and_the_call_is_kept() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": "int2"}, "known: none, int8, int4, fp8, nf4, mxfp4"),
+        ({"weights": "int2"}, "known: none, int8, int4, fp8, nf4, nf4-double, mxfp4"),
         ({"weights": "int8", "mode": "train"}, "mode 'train' changes them"),
         ({"weights_group_size": 64}, "weights is None"),
         ({"weights": "fp8", "weights_group_size": 64}, "weights is fp8"),

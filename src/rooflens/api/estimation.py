@@ -105,7 +105,7 @@ def estimate(
         kv_dtype: ``fp8``, ``int8`` or ``int4``: the type in which the cache keeps keys and values.
         kv_group_size: numbers that share a scale in an int8 or int4 cache; default: 64, or the most below that divide a
             head.
-        weights: ``int8``, ``int4``, ``fp8``, ``nf4`` or ``mxfp4``: the format in which weights of products are stored,
+        weights: ``int8``, ``int4``, ``fp8``, ``nf4``, ``nf4-double`` or ``mxfp4``: how weights of products are stored,
             in inference, prefill and decode; default: what the model's configuration says. ``none``: the dtype.
         weights_group_size: weights that share a scale; default: 128 in int4, 64 in nf4, an output channel in int8.
         weights_except: modules whose weights stay, by name or pattern, with commas: ``lm_head,*.gate``. What is inside

@@ -26,6 +26,9 @@ _OPERANDS: Mapping[str, tuple[str, ...]] = {
 _WIDE = ("fp64", "fp32", "fp16", "bf16")
 
 
+_BYTES_OF_SHARED = 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFormat:
     """How quantised weights are stored, and what a product computes to use them.
@@ -36,6 +39,7 @@ class WeightFormat:
         scale_bits: of what the weights of a group share: a scale, and a zero point where there is one.
         group: neighbours along the inner size that share it; None are all of an output channel, 0 all of a tensor.
         flat: groups go on over the ends of rows.
+        scales_in: scales in a group of their own, which share one in 32 bits; 0 where each stands for itself.
         steps: vector FLOP to dequantise a weight: by its scale, and its zero point.
         source: where it is from.
         kept_by: whose checkpoints keep the last layer of a language model in 16 bits.
@@ -46,6 +50,7 @@ class WeightFormat:
     scale_bits: int
     group: int | None
     flat: bool = False
+    scales_in: int = 0
     steps: int = 1
     source: str
     kept_by: str
@@ -53,7 +58,9 @@ class WeightFormat:
     def sizes(self, elements: int, inner: int) -> tuple[int, int]:
         """Bytes of the codes of so many weights, and of their scales; sums go over `inner` of them."""
         group = inner if self.group is None else self.group or elements
-        return -(-elements * self.bits // 8), -(-elements // max(1, group)) * self.scale_bits // 8
+        scales = -(-elements // max(1, group))
+        shared = -(-scales // self.scales_in) * _BYTES_OF_SHARED if self.scales_in else 0
+        return -(-elements * self.bits // 8), scales * self.scale_bits // 8 + shared
 
 
 WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
@@ -91,6 +98,16 @@ WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
         flat=True,
         kept_by="bitsandbytes",
         source="QLoRA, arXiv:2305.14314, its scales in fp32",
+    ),
+    "nf4-double": WeightFormat(
+        dtype="nf4",
+        bits=4,
+        scale_bits=8,
+        group=64,
+        flat=True,
+        scales_in=256,
+        kept_by="bitsandbytes",
+        source="QLoRA, arXiv:2305.14314, with double quantization: scales in 8 bits, a second one in fp32 for 256",
     ),
     "mxfp4": WeightFormat(
         dtype="mxfp4",
@@ -151,7 +168,8 @@ def weight_formula(call: Call) -> str:
     group = call["weights_group_size"]
     form = weight_format(str(weights), None if group is None else call.integer("weights_group_size"))
     shared = "an output channel" if group is None else f"{group} weights" if group else "a tensor"
-    stored = f"Weights in {weights}: {form.bits} bits each, and {form.scale_bits} bits for {shared}."
+    second = f", {8 * _BYTES_OF_SHARED} for {form.scales_in} of these" if form.scales_in else ""
+    stored = f"Weights in {weights}: {form.bits} bits each, and {form.scale_bits} bits for {shared}{second}."
     if weights == "fp8":
         return f"{stored} Activations are scaled to fp8 (1 each), the product runs on fp8, results are scaled (1 each)."
     if group is None:

@@ -121,7 +121,7 @@ def _awq(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _bitsandbytes(table: Mapping[str, Any]) -> dict[str, Any] | None:
     if table.get("load_in_4bit", table.get("_load_in_4bit")) is True:  # nf4 and fp4 differ in what a code stands for
-        return {"weights": "nf4"}
+        return {"weights": "nf4-double" if table.get("bnb_4bit_use_double_quant") is True else "nf4"}
     return {"weights": "int8"} if table.get("load_in_8bit", table.get("_load_in_8bit")) is True else None
 
 

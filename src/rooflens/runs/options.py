@@ -29,8 +29,8 @@ WITHOUT_GRADIENTS = ("inference", *GENERATING)
 _CACHE = "the cache of a language model, which mode {mode!r} does not go on with"
 _WEIGHTS = "weights that stay as they are, and mode {mode!r} changes them"
 _TRAINING: Mapping[str, Any] = {"modes": TRAINING, "about": "a training step, which mode {mode!r} is not"}
-WEIGHTS = ("none", "int8", "int4", "fp8", "nf4", "mxfp4")
-OF_GROUPS = ("int8", "int4", "nf4")
+WEIGHTS = ("none", "int8", "int4", "fp8", "nf4", "nf4-double", "mxfp4")
+OF_GROUPS = ("int8", "int4", "nf4", "nf4-double")
 """Formats of weights whose groups have a size to choose."""
 CACHES = ("dynamic", "static")
 KV_DTYPES = ("fp8", "int8", "int4")
