@@ -23,6 +23,7 @@ TINY = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "n
 TINY |= {"intermediate_size": 256, "vocab_size": 120, "max_position_embeddings": 4096, "tie_word_embeddings": False}
 LAYER = 2 * 128 * 128 + 2 * 64 * 128 + 3 * 256 * 128
 HEAD = 120 * 128
+FP8_BY_NAME = {"quant_method": "fp8", "modules_to_not_convert": ["lm_head"]}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64}
 
 
@@ -129,6 +130,16 @@ def test_names_that_no_module_has_are_told_briefly(decoded: Callable[..., rl.Rec
     found = decoded({"quant_method": "mxfp4", "modules_to_not_convert": names})
     shown = ", ".join(names[1:4])
     assert f"weights_except: no module is called {shown} and 4 more names" in _model(found).notes
+
+
+def test_titles_have_the_first_names_of_a_long_list_and_files_all(decoded: Callable[..., rl.RecordSet]) -> None:
+    names = ["lm_head", "model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj", "model.layers.1.self_attn.q_proj"]
+    found = decoded(GPTQ | {"quant_method": "awq", "modules_to_not_convert": names})
+    title, *_ = " ".join(rl.table(found).split()).split(" in all rows")
+    assert "weights_except=lm_head,model.layers.0.mlp.up_proj,+2" in title
+    assert ",".join(names) in rl.table(found, format="json")
+    (case,) = found.cases
+    assert ",+2" in case.label()
 
 
 def test_an_estimate_follows_the_configuration(decoded: Callable[..., rl.RecordSet]) -> None:
@@ -240,3 +251,15 @@ def test_a_search_for_the_longest_context_follows_it_too(tmp_path: Path) -> None
     fits = rl.longest_context(f"hf:{tmp_path}/config.json", device="t4", dtype="fp16")
     assert fits.context == 7
     assert dict(fits.records.cases[0].options)["weights"] == "int4"
+
+
+def test_a_search_on_several_cards_has_the_weights_that_each_multiplies(tmp_path: Path) -> None:
+    config = {"model_type": "llama", **TINY, "max_position_embeddings": 8, "quantization_config": FP8_BY_NAME}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    asked: dict[str, Any] = {"mode": "decode", "seq_len": 4, "dtype": "fp16"}
+    cards = ["l4", "t4", "h100-sxm"]  # a T4 multiplies no fp8
+    fits = rl.largest_batch(f"hf:{tmp_path}/config.json", device=cards, **asked)
+    assert [dict(fit.case.options).get("weights") for fit in fits] == ["fp8", None, "fp8"]
+    alone = [rl.largest_batch(f"hf:{tmp_path}/config.json", device=card, **asked).batch for card in cards[1:]]
+    assert [fit.batch for fit in fits][1:] == alone
+    assert len(fits.records.cases) == 3

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rooflens.capacity.search import largest
 from rooflens.capacity.step_sizes import Size, StepSizes
@@ -24,6 +25,9 @@ from rooflens.running.tracing import tracer
 from rooflens.runs.run import Place, Request, Run, is_own_file
 from rooflens.sources import environment
 from rooflens.units import parse, show
+
+if TYPE_CHECKING:
+    from rooflens.running.tracing import Estimable
 
 ALL = "all"
 """The name of all devices of the catalogue."""
@@ -91,9 +95,10 @@ def searched(
     Raises:
         InvalidValue: an ONNX file has its batch built in, or the model reads no sequences.
         ModelError: a function of the user's gives another model from call to call.
+        MissingCeiling: the only device has no rate for the step.
         RooflensError: as :func:`rooflens.running.estimating.estimable`.
     """
-    step = as_stored(estimable(asked), [target.one for target in targets])
+    step = estimable(asked)
     if place is not None:
         step = in_worker(step, place)
     if isinstance(step, GraphWorkload) and not step.has_open_batch:
@@ -102,7 +107,29 @@ def searched(
         )
     if of == "seq_len" and step.tokens is None:
         raise InvalidValue(f"{asked.model!r} reads no sequences of tokens whose length rooflens can choose")
-    (run,), trace = step.runs, tracer(step)
+    alike: dict[Run, list[AskedDevice]] = {}
+    for target in targets:  # each has the weights that it can multiply
+        alike.setdefault(as_stored(step, [target.one]).runs[0], []).append(target)
+    search = partial(_searched_alike, step, free=free, progress=progress, of=of, limits=limits, alone=len(targets) == 1)
+    found = [search(run, those) for run, those in alike.items()]
+    if len(found) == 1:
+        return found[0]
+    fits = {fit.name: fit for each in found for fit in each}
+    return Fits((fits[target.name] for target in targets), RecordSet.union(each.records for each in found))
+
+
+def _searched_alike(
+    step: Estimable,
+    run: Run,
+    targets: Sequence[AskedDevice],
+    free: tuple[Reserve, ...] | None,
+    progress: Progress | None,
+    of: Size,
+    limits: Sequence[TimeLimit],
+    alone: bool,
+) -> Fits:
+    """Search on devices on which a run is the same but for its size; one that is `alone` has to have its rates."""
+    trace = tracer(step)
 
     def run_at(size: int | None) -> Run:
         return replace(run, batch=size) if of == "batch" else replace(run, options=replace(run.options, seq_len=size))
@@ -111,8 +138,10 @@ def searched(
     if positions is not None and run.mode == "decode":
         positions -= 1  # the new token has a position too
     sizes = StepSizes(trace, run_at, tokens=step.tokens, least=step.least_tokens if of == "seq_len" else 1)
+    if alone and (lacking := sizes.lacking(targets[0].one)) is not None:
+        targets[0].one.require(lacking)
     fits = largest_sizes(targets, sizes, free, progress, of, positions, limits)
-    if is_own_file(asked.model):
+    if is_own_file(run.model):
         sizes.check_still_the_same()
     return fits
 
@@ -134,13 +163,8 @@ def largest_sizes(
         free: what must stay free; None: what docs/memory.md lists.
         positions: the longest context that the model knows.
         limits: of the times of a token.
-
-    Raises:
-        MissingCeiling: the only device has no rate for the step.
     """
     fits = {target.name: _unsearched(target, sizes, free, of, positions) for target in targets}
-    if len(targets) == 1 and (lacking := sizes.lacking(targets[0].one)) is not None:
-        targets[0].one.require(lacking)
     records: dict[str, list[Record]] = {}
     open_ = sorted((fit.memory, fit.name) for fit in fits.values() if fit.memory is not None and not fit.reason)
     for n, (_, name) in enumerate(open_):

@@ -43,6 +43,7 @@ from rooflens.records.record import (
     Scope,
     Source,
     Traffic,
+    short_list,
 )
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing, in_sequence

@@ -85,9 +85,27 @@ class Case:
     def label(self) -> str:
         """The case as text, for tables, captions and messages."""
         parts = [self.model, f"batch {self.batch}" if self.batch is not None else "", self.dtype, self.mode]
-        parts += [f"{name}={value}" for name, value in self.options]
+        parts += [short_list(f"{name}={value}") for name, value in self.options]
         parts += [f"on {self.device}" if self.device else ""]
         return " ".join(filter(None, parts))
+
+
+_WHOLE = 60
+"""Characters of a list that is shown whole."""
+
+
+def short_list(word: str) -> str:
+    """Return a list with commas as titles show it: of a long one the first names, and how many more there are.
+
+    >>> short_list("weights_except=lm_head,model.layers.0.mlp.up_proj,model.layers.1.mlp.gate,embed")
+    'weights_except=lm_head,model.layers.0.mlp.up_proj,+2'
+    """
+    names = word.split(",")
+    if len(word) <= _WHOLE or len(names) < 3:
+        return word
+    shown = [n for n in range(1, len(names) - 1) if len(",".join(names[:n])) <= _WHOLE]
+    first = max(shown, default=1)
+    return ",".join([*names[:first], f"+{len(names) - first}"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

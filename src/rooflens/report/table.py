@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from rooflens import units
 from rooflens.notebook import Displayed
+from rooflens.records import short_list
 
 Value = str | int | float | bool | None
 Sign = Literal["", ">=", "<="]
@@ -246,6 +247,7 @@ def for_people(table: Table) -> Table:
     table, told = _without_shared_words(table)
     shared = [i for i in keep if table.columns[i].title and len({row[i] for row in table.rows}) == 1]
     titles = {i: table.columns[i].title.format(text(table.rows[0][i], table.columns[i])) for i in shared} | told
+    titles |= {i: " ".join(map(short_list, titles[i].split())) for i in titles if table.columns[i].words}
     subtitle = ", ".join(titles[i] for i in sorted(titles))
     keep = [i for i in keep if i not in shared] if len(shared) < len(keep) else keep
     alike = [i for i in keep if _is_alike(table, i)]
