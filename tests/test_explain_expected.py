@@ -9,6 +9,8 @@ import pytest
 from tests.test_predict import card, device
 
 import rooflens as rl
+from rooflens.costs import Arithmetic, cost
+from rooflens.explanation import Explanation
 from rooflens.predict import (
     CallOnDevice,
     Combined,
@@ -28,6 +30,7 @@ from rooflens.predict.processor_suite import processor_suite
 from rooflens.predict.suite import suite
 from rooflens.predict.suite_calls import NHWC, SuiteCall, both_gradients, convolved, dense, made
 from rooflens.predict.terms import Told, composed, joined, longest, named
+from rooflens.records import Case, Record
 
 
 def value(form: Form) -> float:
@@ -198,8 +201,34 @@ def test_the_terms_are_those_of_the_table_of_operations() -> None:
     assert isclose(total, records.sum(inside, rl.device("h200")).predicted_seconds or 0)
 
 
+def test_layouts_are_told_apart_and_no_number_loses_its_unit() -> None:
+    # 2 x 3 M elements of 4 B in and out: dense in one layout, in the other each row begins elsewhere.
+    rows = dense(1000, 3000)
+    turned = replace(rows, strides=(1, 1000))
+    both = tuple(made("clone", rows, self=one) for one in (rows, turned))
+    one = cost(both[0], Arithmetic())
+    record = Record(
+        case=Case(model="two", device="round"), source="estimate", scope="op", kind=one.family, name="clone",
+        phase="forward", work=one.work, call=both[0], calls=5, layouts=((both[0], 3), (both[1], 2)),
+    )  # fmt: skip
+    found = rl.explain(rl.RecordSet([record], devices={"round": device()}))
+    plain, transposed = found.operations[0].expected
+    assert [(made.calls, "copy.transpose" in made.constants) for made in (plain, transposed)] == [(3, False), (2, True)]
+    assert transposed.seconds > plain.seconds
+    text = " ".join(found.text.split())
+    assert "calls in this layout: 3" in text
+    assert "calls in this layout: 2" in text
+    assert not [line for line in found.text.splitlines() if line.split()[:1] in (["us"], ["ms"], ["s"])]
+
+
+def name_of(found: Explanation) -> str:
+    (one,) = found.operations[0].devices
+    return one.name
+
+
 @pytest.mark.parametrize("name", ["epyc-7763", "tpu-v4"])
 def test_a_device_without_expected_times_has_none(name: str) -> None:
     found = rl.explain("mm", shapes=[(64, 64)] * 2, device=name, dtype="bf16" if "tpu" in name else "fp32")
     assert found.operations[0].expected == ()
-    assert "xpected" not in found.text
+    assert f"On {name_of(found)} no time is expected: one GPU has expected times" in " ".join(found.text.split())
+    assert "xpected on" not in found.text

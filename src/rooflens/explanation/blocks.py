@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 WIDTH = 80
 _GLUE = "\N{NO-BREAK SPACE}"
+_TIME_UNIT = re.compile(r"(?<=\d) (?=[mnpu]?s\b)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def _glued(text: str) -> str:
         text = text.replace(f" {sign} ", f" {sign}{_GLUE}")
     for follower in ("(", "FLOP", "B"):
         text = text.replace(f" {follower}", f"{_GLUE}{follower}")
-    return text
+    return _TIME_UNIT.sub(_GLUE, text)
 
 
 def number(n: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from rooflens.explanation.blocks import Labelled, TextBlock, number
 from rooflens.explanation.chapters import ExpectedCall
 from rooflens.predict import Detail, Form, Term
+from rooflens.records import Device
 from rooflens.units import show, show_range
 
 DETAILS: Mapping[str, Callable[[float], str]] = {
@@ -25,10 +26,10 @@ DETAILS: Mapping[str, Callable[[float], str]] = {
 """How numbers beside a term are told; any other one by its name."""
 
 
-def expected_blocks(expected: ExpectedCall) -> Iterator[TextBlock]:
-    """Yield what the expected time of a call is made of."""
+def expected_blocks(expected: ExpectedCall, *, several: bool) -> Iterator[TextBlock]:
+    """Yield what the expected time of a call is made of, which is one of several layouts or the only one."""
     effect, form = _effect(expected.form)
-    layout = f", {expected.calls} calls in this layout" if expected.calls > 1 else ""
+    layout = f", calls in this layout: {expected.calls:,}" if several else ""
     yield ""
     yield f"Expected on {expected.device.name} ({_level(expected)}), by the effect {effect}{layout}:"
     labels = _labels(form)
@@ -53,6 +54,14 @@ def constants_blocks(expected: Iterable[ExpectedCall]) -> Iterator[TextBlock]:
     yield (
         "Times are in seconds, rates per unit and cycle, all else are shares and sizes. Of max(a, b) the longer one"
         " counts; norm3(a, b) is the cube root of a^3 + b^3: they overlap but for their ends."
+    )
+
+
+def unknown_time(device: Device) -> str:
+    """Return what is said of a device on which no operation has an expected time."""
+    return (
+        f"On {device.name} no time is expected: one GPU has expected times, and after 'rooflens calibrate --suite' a"
+        " processor, of forward passes in fp32."
     )
 
 

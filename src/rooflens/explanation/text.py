@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rooflens.costs import WorkTerm, result_names
@@ -9,14 +10,13 @@ from rooflens.explanation.blocks import Labelled, TextBlock, laid_out, number, w
 from rooflens.explanation.chapters import (
     AnswersOnDevice,
     Chapter,
-    ExpectedCall,
     ExpectedOnDevice,
     Explained,
     ExplainedSum,
     SummedPart,
     Utilisation,
 )
-from rooflens.explanation.expected_text import constants_blocks, expected_blocks
+from rooflens.explanation.expected_text import constants_blocks, expected_blocks, unknown_time
 from rooflens.records import Argument, Call, Device, Floor, KvCache, Tensor, Work
 from rooflens.roofline import bound
 from rooflens.units import show, show_range
@@ -55,19 +55,26 @@ def lines_of(chapters: Sequence[Chapter], *, in_full: bool = False) -> Iterator[
             yield from [""] * bool(place)
             yield from wrapped(_title(operation), "", "  ")
             times = [block for device in operation.devices for block in _timed(operation.executed, device)]
-            made_of = [block for one in operation.expected for block in expected_blocks(one)]
-            yield from laid_out([*_counted(operation), *times, *made_of])
+            yield from laid_out([*_counted(operation), *times, *_made_of(operation)])
         yield from _constants(chapter)
+
+
+def _made_of(operation: Explained) -> Iterator[TextBlock]:
+    """The expected time of an operation on each device, and in each layout where its calls have several."""
+    layouts = Counter(one.device.name for one in operation.expected)
+    for one in operation.expected:
+        yield from expected_blocks(one, several=layouts[one.device.name] > 1)
 
 
 def _constants(chapter: Chapter) -> Iterator[str]:
     """The constants behind the expected times of a chapter's operations, device by device."""
-    by_device: dict[str, list[ExpectedCall]] = {}
-    for operation in chapter.operations:
-        for one in operation.expected:
-            by_device.setdefault(one.device.name, []).append(one)
-    for name, expected in by_device.items():
+    devices = {device.name: device for operation in chapter.operations for device in operation.devices}
+    for name, device in devices.items():
+        expected = [one for operation in chapter.operations for one in operation.expected if one.device.name == name]
         yield ""
+        if not expected:
+            yield from wrapped(unknown_time(device), "", "  ")
+            continue
         yield from wrapped(f"constants on {name}", "", "  ")
         yield from laid_out([*constants_blocks(expected)])
 
