@@ -57,6 +57,12 @@ class CallOnDevice:
         return outputs[0] if outputs else self.call.inputs[0]
 
     @property
+    def row(self) -> int:
+        """Elements along the dimension that the call names, of its first operand: by default the last one."""
+        tensor, dim = self.call.inputs[0], self.call.get("dim", -1)
+        return tensor.shape[dim] if isinstance(dim, int) and tensor.shape else 1
+
+    @property
     def narrow(self) -> bool:
         """True if elements have 16 bits."""
         return self.main.dtype in HALF

@@ -15,7 +15,7 @@ from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import PROCESSOR, card_of
 from rooflens.predict.constants import Constants, generation_of
 from rooflens.predict.expected import expected_seconds
-from rooflens.predict.suite import SuiteCall
+from rooflens.predict.suite_calls import SuiteCall
 from rooflens.records import Device
 
 STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (

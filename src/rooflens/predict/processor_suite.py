@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rooflens.predict.suite import SuiteCall, convolved, dense, made
+from rooflens.predict.suite_calls import SuiteCall, convolved, dense, made
 from rooflens.records import Tensor, dense_strides
 
 

@@ -150,9 +150,7 @@ def _rows(piece: CallOnDevice, card: Card) -> float:
     tensor = piece.call.inputs[0]
     if "softmax" not in piece.call.name:
         return card["processor.start_norm"] + _moved(piece, card)
-    dim = piece.call.get("dim")
-    width = tensor.shape[dim] if isinstance(dim, int) and tensor.shape else 1
-    each = tensor.elements * card["processor.softmax"] + tensor.elements / max(1, width) * card["processor.row"]
+    each = tensor.elements * card["processor.softmax"] + tensor.elements / max(1, piece.row) * card["processor.row"]
     return card["processor.start"] + longest(named("elements and rows", each), _moved(piece, card))
 
 

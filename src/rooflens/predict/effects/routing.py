@@ -11,7 +11,6 @@ from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
 from rooflens.predict.terms import longest, named
-from rooflens.records import Call
 
 CHOOSING = frozenset({"sort", "argsort", "topk", "histc", "bincount", "unique", "_unique2", "multinomial", "kthvalue"})
 SHORT = 4096
@@ -24,7 +23,8 @@ def choosing(piece: CallOnDevice, card: Card) -> float:
     moving = moved(piece, card, card["rows.share"])
     if call.name in ("histc", "bincount"):
         return card["routing.count"] + moving
-    rows, width = _rows(call)
+    width, elements = piece.row, call.inputs[0].elements
+    rows = elements // max(1, width)
     if call.name in ("topk", "kthvalue"):
         return card["routing.largest"] + longest(
             moving, named("rows", rows / card.per_second("routing.rows"), rows=rows)
@@ -33,10 +33,3 @@ def choosing(piece: CallOnDevice, card: Card) -> float:
         return card["routing.sort_short"] + moving
     keys = named("keys", rows * width / card.per_second("routing.keys"), elements=rows * width)
     return card["routing.sort_long"] + longest(moving, keys)
-
-
-def _rows(call: Call) -> tuple[int, int]:
-    """How many rows are sorted, and their elements; of no dimension that is told, the last one."""
-    tensor, dim = call.inputs[0], call.get("dim", -1)
-    width = tensor.shape[dim] if isinstance(dim, int) and tensor.shape else 1
-    return tensor.elements // max(1, width), width

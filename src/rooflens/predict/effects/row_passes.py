@@ -33,9 +33,7 @@ def row_passes(piece: CallOnDevice, card: Card) -> float:
         return choosing(piece, card)
     tensor = piece.call.inputs[0]
     if "softmax" in piece.call.name:
-        dim = piece.call.get("dim")
-        width = tensor.shape[dim] if isinstance(dim, int) and tensor.shape else 1
-        return card["rows.start"] + moved(piece, card, card["rows.long" if width > LONG else "rows.share"])
+        return card["rows.start"] + moved(piece, card, card["rows.long" if piece.row > LONG else "rows.share"])
     seconds = moved(piece, card, card["rows.share"])
     dims = piece.call.get("dim")
     if isinstance(dims, tuple) and dims and tensor.memory_format == "contiguous":
