@@ -54,6 +54,28 @@ def test_a_static_cache_holds_its_length_and_uses_what_is_filled(named: Callable
     assert dict(found.cases[0].options) == {"seq_len": 20, "kv_cache": "static", "kv_cache_len": 100}
 
 
+@pytest.mark.parametrize(("mode", "masked"), [("prefill", False), ("decode", True)])
+def test_a_prompt_that_fills_a_static_cache_has_no_mask(
+    named: Callable[..., str], monkeypatch: pytest.MonkeyPatch, mode: str, masked: bool
+) -> None:
+    model = named(model_type="llama", **TINY)
+    options: dict[str, Any] = {"kv_cache": "static", "kv_cache_len": 50}
+    ran: list[tuple[bool, int]] = []
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def seen(query: Any, key: Any, value: Any, **given: Any) -> Any:
+        ran.append((given["attn_mask"] is not None, key.shape[-2]))
+        return attend(query, key, value, **given)
+
+    run = eager(step_of(model, mode, **options), "cpu")
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", seen)
+    run.once(lambda: None)
+    monkeypatch.undo()
+    calls = [r.call for r in rl.estimate(model, batch=2, seq_len=20, mode=mode, **options) if r.name == "attention"]
+    assert [(c.get("mask") is not None, c.tensor("key").shape[-2]) for c in calls if c is not None] == ran
+    assert ran == [(masked, 50 if masked else 20)] * 2
+
+
 def test_a_static_cache_has_room_for_the_step_if_no_length_is_given(named: Callable[..., str]) -> None:
     model = named(model_type="llama", **TINY)
     for mode, tokens in (("prefill", 20), ("decode", 21)):

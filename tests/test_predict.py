@@ -574,10 +574,39 @@ def test_backward_has_the_pace_of_its_own_thread() -> None:
     assert around([HostCalls(path="", phase="backward", views=3, module_calls=0)], of) == 3 * 2 / 2
 
 
+def test_a_loop_in_python_launches_all_operations_of_its_turns() -> None:
+    # The shortest run has 40 operations and 90 views, a turn 4 and 10, and 500 turns come after it.
+    x = tensor(4, 6, 508)
+    code: dict[str, Argument] = {
+        "units": ("dram", "host/operations", "host/views"),
+        "first": (0, 40, 90),
+        "step": (0, 4, 10),
+    }
+    loop = call("selective_scan", x, hidden_states=x, dt=x, A=tensor(6, 4), **code, bend=(0, 0, 0), ahead=500)
+    of = card(host__operation=3.0, host__view=2.0, stream__start=1.0, stream__cached=1e9)
+    assert dispatching(_as_record(loop, "forward"), of) == (40 + 500 * 4) * 3 + (90 + 500 * 10) * 2
+    assert seconds(loop, of) == pytest.approx(40 + 500 * 4)
+
+
 def test_a_view_in_a_backward_pass_is_a_node_of_autograd() -> None:
     of = card(host__view=1.0, host__node=4.0, host__module=2.0)
     assert around([HostCalls(path="", phase="forward", views=3, module_calls=1)], of) == 3 * 1 + 2
     assert around([HostCalls(path="", phase="backward", views=3, module_calls=0)], of) == 3 * 4
+
+
+@pytest.mark.parametrize(("way", "begins"), [("eager", 5.0), ("compiled", 7.0)])
+def test_each_token_of_an_answer_is_begun(way: Way, begins: float) -> None:
+    """A step writes one token: the first comes from the prompt, 63 from steps that the host begins one by one."""
+    x, case = tensor(4), replace(CASE, mode="generate", options=(("output_len", 64), ("prompt_len", 8)))
+    token = replace(_as_record(call("mul", x, self=x, other=x), "decode"), case=case, calls=63)
+    of = card(host__start=5.0, host__call=7.0, host__operation=1.0, host__compiled=1.0, launch__gap=0, stream__start=0)
+    found = predicted([token], of, Conduct(way=way), "decode")
+    assert found is not None
+    assert found.seconds == pytest.approx(63 * (begins + 1.0), rel=1e-6)
+    prompt = replace(token, phase="prefill", calls=1)
+    read = predicted([prompt], of, Conduct(way=way), "prefill")
+    assert read is not None
+    assert read.seconds == pytest.approx(begins + 1.0, rel=1e-6)
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])

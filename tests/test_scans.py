@@ -20,7 +20,7 @@ from tests.counting import Calls
 from torch import Tensor, nn
 
 import rooflens as rl
-from rooflens.costs import SCANS
+from rooflens.costs import SCANS, launched
 from rooflens.errors import ModelError
 from rooflens.records import Record
 from rooflens.roofline import bound
@@ -85,6 +85,15 @@ LOOPS: dict[str, tuple[str, Callable[[int], tuple[Tensor, ...]], dict[str, Any]]
 }
 
 
+def run_by_host(records: rl.RecordSet) -> tuple[int, int]:
+    """Operations of a forward pass and views that a host launches, those of the code of scans among them."""
+    calls = [(r.call, r.calls) for r in records if r.call is not None and r.phase == "forward"]
+    inside = [(launched(call), times) for call, times in calls]
+    (around,) = [r.host_calls for r in records if r.host_calls is not None]
+    views = sum(c.views for c in around if c.phase == "forward")
+    return sum(of.operations * n for of, n in inside), views + sum(of.views * n for of, n in inside)
+
+
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_work_of_the_code_is_that_of_its_loop(name: str) -> None:
     operation, tensors, options = LOOPS[name]
@@ -118,6 +127,20 @@ def test_the_work_of_the_code_is_that_of_its_loop(name: str) -> None:
     assert total.written_bound is not None
     assert total.seconds is not None
     assert total.seconds < total.written_bound.seconds
+
+
+@pytest.mark.parametrize("name", ["mamba2.mamba2_chunk_scan", "lfm2.causal_conv1d_fn"])
+def test_a_host_launches_what_the_loop_has(name: str) -> None:
+    _, tensors, options = LOOPS[name]
+    given = tensors(63 if "chunk_size" in options else 31)
+    function = calling(name, **options)
+
+    def step() -> rl.RecordSet:
+        return rl.estimate(Calls(function), inputs=given)
+
+    one = step()
+    with plain_loops():
+        assert run_by_host(one) == run_by_host(step())
 
 
 def test_selective_scan() -> None:

@@ -27,6 +27,7 @@ from rooflens.predict import (
     expected_seconds,
     generation,
     predicted,
+    way_of,
 )
 from rooflens.predict.bands import kinds
 from rooflens.predict.constants import GENERAL
@@ -283,7 +284,7 @@ def decoders(traces: Traces) -> Iterator[Judged]:
             other = row["mode"] not in ("prefill", "decode", "generate") or "weights" in row
             if not row.get("seconds") or growing or other:
                 continue
-            way: Way = "graph" if row.get("cuda_graph") else "eager"
+            way = way_of(row)
             captured = way == "graph" and row["mode"] != "generate"  # whole answers capture steps, and no prefill
             records = traces.step({**row, "dtype": "bf16"}, captured=captured)
             source = "H100, language models" if name == "h100-sxm" else "H200, decoders"

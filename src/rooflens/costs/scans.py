@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
+from typing import NamedTuple
 
 from rooflens.costs.registry import Demand, Formula, Need, register
 from rooflens.costs.units import is_floating, matrix, pointwise
@@ -48,19 +49,39 @@ _FORMULA = (
 
 def _demand(call: Call, least: Flops) -> Demand:
     """What the code does that was called, beside what the scan needs; a fused kernel does no more than that."""
-    units = call.get("units")
-    if not isinstance(units, tuple) or not units:
+    written = _written(call)
+    if not written:
         return Demand(flops=least)
-    ahead = call.integer("ahead")
-    differences = zip(call.integers("first"), call.integers("step"), call.integers("bend"), strict=True)
-    amounts = (a + ahead * b + ahead * (ahead - 1) // 2 * c for a, b, c in differences)
-    written = dict(zip(map(str, units), amounts, strict=True))
     missing = frozenset(unit.partition("/")[2] for unit in written if unit.startswith("missing/"))
     moved = written.pop("dram")
     once = call.reads + call.writes - _widened(call)
     need = Need(flops=least, bytes=min(moved, once), cause="loop", formula=_FORMULA)
-    counted = {unit: n for unit, n in written.items() if not unit.startswith("missing/")}
+    counted = {unit: n for unit, n in written.items() if "/" not in unit}
     return Demand(flops=counted, bytes=moved, need=need, missing=missing)
+
+
+class CodeCalls(NamedTuple):
+    """What a host launches in one call: operations, and views of tensors."""
+
+    operations: int
+    views: int
+
+
+def launched(call: Call) -> CodeCalls:
+    """Return what a host launches in one call: all that Python code runs which the call stands for, else itself."""
+    written = _written(call)
+    return CodeCalls(written.get("host/operations") or 1, written.get("host/views", 0))
+
+
+def _written(call: Call) -> dict[str, int]:
+    """What the code does that was called, by unit; nothing where a call stands for no code."""
+    units = call.get("units")
+    if not isinstance(units, tuple) or not units:
+        return {}
+    ahead = call.integer("ahead")
+    differences = zip(call.integers("first"), call.integers("step"), call.integers("bend"), strict=True)
+    amounts = (a + ahead * b + ahead * (ahead - 1) // 2 * c for a, b, c in differences)
+    return dict(zip(map(str, units), amounts, strict=True))
 
 
 def _widened(call: Call) -> int:

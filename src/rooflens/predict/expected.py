@@ -10,6 +10,7 @@ from rooflens.predict.effects.attention_kernels import attention
 from rooflens.predict.effects.convolutions import convolution
 from rooflens.predict.effects.copies import copy_or_pointwise
 from rooflens.predict.effects.lookups import lookup
+from rooflens.predict.effects.loops import scan
 from rooflens.predict.effects.norms import norm
 from rooflens.predict.effects.on_processors import on_processor
 from rooflens.predict.effects.optimizers import tensor_list
@@ -37,6 +38,7 @@ EFFECTS: Mapping[str, Effect] = {
     "pooling": pooling,
     "recurrent": recurrent,
     "reduction": row_passes,
+    "scan": scan,
     "softmax": row_passes,
 }
 """The effect of each family; whatever is not here computes at a share of the peak, or moves at one."""

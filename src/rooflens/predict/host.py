@@ -3,12 +3,14 @@
 A host differs from another by a factor of two, and no data sheet of a GPU tells of it: these are the constants of a
 middle one, until `rooflens calibrate --suite` has measured on the target how fast it is. In autocast each operation of
 a forward pass costs more. Backward runs on a thread of its own, which may be faster or slower than the one of forward.
+A scan that is written as a loop in Python launches all operations of its turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rooflens.costs import launched
 from rooflens.predict.card import Card
 from rooflens.records import HostCalls, Record, Tensor
 
@@ -22,11 +24,19 @@ def dispatching(record: Record, card: Card) -> float:
     if record.call is not None and record.name.startswith(("_foreach_", "_fused_")):
         lists = (value for _, value in record.call.arguments if isinstance(value, tuple))
         return card["host.list"] + card["host.tensor"] * sum(isinstance(t, Tensor) for its in lists for t in its)
-    seconds = card[f"host.{record.kind}" if record.kind in _DEARER else "host.operation"]
+    seconds = card[f"host.{record.kind}" if record.kind in _DEARER else "host.operation"] + _of_code(record, card)
     if record.phase == "backward":
         node = 0.0 if record.name in _OF_ENGINE else card["host.backward"]
         return (seconds * _runs(record) + node) * card["host.thread"]
     return seconds * (card["host.autocast"] if record.case.dtype.startswith("amp-") else 1.0)
+
+
+def _of_code(record: Record, card: Card) -> float:
+    """Seconds of further operations and views where a call stands for Python code, which launches them one by one."""
+    if record.call is None:
+        return 0.0
+    operations, views = launched(record.call)
+    return (operations - 1) * card["host.operation"] + views * card["host.view"]
 
 
 def _runs(record: Record) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from rooflens.costs import Arithmetic, cost
+from rooflens.costs import Arithmetic, cost, launched
 from rooflens.predict import host
 from rooflens.predict.bands import PROCESSOR_FAMILY, Regime, band, waits_for
 from rooflens.predict.call_on_device import HALF, CallOnDevice, calls_on_device
@@ -130,8 +130,8 @@ def _with_host(part: _Part, conduct: Conduct, phase: Phase | None) -> Prediction
         return part.takes(part.device + hosts, "in turn", hosts)
     before = tuple(_doing(record, card, conduct) for record in conduct.before if record.work is not None)
     earlier, mine = _launched(before, card, conduct), _launched(part.doing, card, conduct)
-    begins = card["host.call" if conduct.way == "compiled" else "host.start"]
-    (earlier or mine).insert(0, Launched(begins, 0.0, 1))  # once in a step
+    begins, steps = card["host.call" if conduct.way == "compiled" else "host.start"], _steps(part.doing[0].record)
+    (earlier or mine).insert(0, Launched(steps * begins, 0.0, steps))  # once in a step
     begun, issued = two_queues(earlier)
     seconds, hosts = two_queues([*earlier, *mine])[0] - begun, sum(its.host for its in mine)
     waited = hosts - (begun - issued)  # what is launched while the device is busy with earlier phases costs nothing
@@ -139,12 +139,18 @@ def _with_host(part: _Part, conduct: Conduct, phase: Phase | None) -> Prediction
     return part.takes(seconds, waits_for(device, waited), hosts)
 
 
+def _steps(record: Record) -> int:
+    """Steps of which a record is a part: each token of an answer but the first is written by a step of its own."""
+    written = dict(record.case.options).get("output_len") if record.phase == "decode" else None
+    return max(1, written - 1) if isinstance(written, int) else 1
+
+
 class _Doing(NamedTuple):
     """What the device has to do for the calls of a record.
 
     Attributes:
         seconds: of the calls alone.
-        launches: of kernels, one for each call.
+        launches: of kernels, one for each call, or for each operation of the code that it stands for.
         replayed: seconds of calls whose times are known.
     """
 
@@ -163,7 +169,7 @@ def _doing(record: Record, card: Card, conduct: Conduct) -> _Doing:
         else:
             seconds += calls * (known + cold_weights(piece, card))
             replayed += calls * known
-        launches += calls * (piece.own if piece.nbytes else 0.0)
+        launches += calls * (piece.own if piece.nbytes else 0.0) * launched(piece.call).operations
     return _Doing(record, seconds, launches, replayed)
 
 

@@ -7,6 +7,7 @@ short runs on fake tensors give the polynomial, whose value at the real length i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -33,7 +34,8 @@ LONGER = 8
 """Further turns of a run in which memory is looked at again."""
 
 UnitAmounts = Mapping[str, int]
-"""FLOP per unit, and bytes under "dram"; "missing/NAME" says that operation NAME has no formula."""
+"""FLOP per unit, and bytes under "dram"; "missing/NAME" says that operation NAME has no formula. What a host launches
+is under "host/operations" and "host/views"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +185,11 @@ def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int
             with recorder, torch.autocast("cpu", enabled=False):  # as where a step calls backward
                 torch.autograd.grad(first, differentiated, gradient, allow_unused=True)
         results = tuple(_described(leaf) for leaf in leaves)
-    operations = recorder.operations
-    return _Run(_summed(operations[:forward]), _summed(operations[forward:]), results, structure, scratch)
+    views = Counter(dict.fromkeys(("forward", "backward"), 0))
+    for calls in recorder.host_calls:
+        views[calls.phase] += calls.views
+    before, after = recorder.operations[:forward], recorder.operations[forward:]
+    return _Run(_summed(before, views["forward"]), _summed(after, views["backward"]), results, structure, scratch)
 
 
 def _scratch(lifetimes: Lifetimes) -> list[int]:
@@ -210,9 +215,9 @@ def _described(leaf: Any) -> Any:
     return Result(tuple(leaf.shape), tuple(leaf.stride()), leaf.dtype) if isinstance(leaf, Tensor) else leaf
 
 
-def _summed(operations: list[Operation]) -> UnitAmounts:
+def _summed(operations: list[Operation], views: int) -> UnitAmounts:
     """The work of operations; fp32 products are called so, whatever precision the switches give them."""
-    total: dict[str, int] = {"dram": 0}
+    total: dict[str, int] = {"dram": 0, "host/operations": len(operations), "host/views": views}
     for operation in operations:
         work = cost(operation.call).work
         for resource, amount in (*work.flops.items(), *work.bytes.items()):

@@ -11,17 +11,21 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from types import FunctionType
 from typing import Any
 from unittest.mock import patch
 
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from rooflens.records import Mask
 
 _MODULE = "transformers.masking_utils"
 _KINDS = ("sdpa", "eager")
 _PACKED = "find_packed_sequence_indices"
+_SKIPS, _BEFORE = "_ignore_causal_mask_sdpa", "q_offset"
+"""What decides whether a mask is needed, and its argument for the tokens before."""
 
 Known = Callable[[int, int], Mask]
 See = Callable[[Tensor, Known], None]
@@ -33,10 +37,14 @@ _Rows = tuple[Callable[[int], _Range], str]
 
 
 @contextmanager
-def known_masks(see: See) -> Iterator[None]:
+def known_masks(see: See, seen: int) -> Iterator[None]:
     """Hand each mask that transformers makes to `see`, with a function that tells what is known of it.
 
     That is given the number of the mask's block, and how many tokens a cache has seen before.
+
+    Args:
+        seen: these tokens. A cache of a fixed length counts them in a tensor, which has no values in a trace: told
+            their number, transformers makes no mask of a prompt that fills an empty one, as where it runs.
     """
     module = sys.modules.get(_MODULE)
     if module is None:
@@ -46,6 +54,7 @@ def known_masks(see: See) -> Iterator[None]:
     with (
         patch.dict(mapping, {kind: _told(mapping[kind], see) for kind in _KINDS if kind in mapping}),
         patch.object(module, _PACKED, _unless_known(getattr(module, _PACKED))),
+        patch.object(module, _SKIPS, _counting(getattr(module, _SKIPS), seen)),
     ):
         yield
 
@@ -58,6 +67,20 @@ def _unless_known(find: Callable[[Tensor], Tensor | None]) -> Callable[[Tensor],
         packed = find(position_ids)
         known = getattr(packed, "constant", None)  # what a fake tensor holds
         return None if known is not None and not known.any() else packed
+
+    return call
+
+
+def _counting(skips: Callable[..., bool], seen: int) -> Callable[..., bool]:
+    """`skips`, given the number of tokens that a tensor without values counts."""
+    sizes = signature(skips)
+
+    @wraps(skips)
+    def call(*args: Any, **kwargs: Any) -> bool:
+        given = sizes.bind(*args, **kwargs)
+        if isinstance(given.arguments.get(_BEFORE), FakeTensor):
+            given.arguments[_BEFORE] = seen
+        return skips(*given.args, **given.kwargs)
 
     return call
 

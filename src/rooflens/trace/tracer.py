@@ -185,7 +185,7 @@ class _Run:
             nested_layers(),
             flexible_attention(),
             usual_methods(),
-            known_masks(self._see_mask),
+            known_masks(self._see_mask, self._seen_before),
             torch.set_grad_enabled(step.training),
         ):
             training = Training(step, self.recorder, self.paths, self.lifetimes, self.state, self.parameters)
