@@ -292,7 +292,6 @@ def test_a_step_of_unknown_length_does_at_least_that_of_one_token(
     assert any("a step of one token: mine" in note for note in findings.notes)
     asked: list[Request] = []
     monkeypatch.setattr(checking, "estimable", asked.append)
-    monkeypatch.setattr(checking, "as_stored", lambda one, _: one)
     monkeypatch.setattr(checking, "estimated", lambda _: RecordSet(()))
     checking.check(path)
     assert [request.options.seq_len for request in asked] == [1]
@@ -302,23 +301,17 @@ def test_a_typed_time_is_held_against_weights_as_they_are_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who types a time of gpt-oss ran its weights in 4 bits; what rooflens measured had them in the dtype."""
-    asked: list[str] = []
-
-    def estimated(several: Iterable[str]) -> RecordSet:
-        asked.extend(several)
-        return RecordSet(())
-
-    monkeypatch.setattr(checking, "estimable", lambda _: "in the dtype")
-    monkeypatch.setattr(checking, "as_stored", lambda *_: "as published")
-    monkeypatch.setattr(checking, "estimated", estimated)
+    asked: list[str | None] = []
+    monkeypatch.setattr(checking, "estimable", lambda request: asked.append(request.options.weights))
+    monkeypatch.setattr(checking, "estimated", lambda _: RecordSet(()))
     path = tmp_path / "figures.csv"
     path.write_text(f"{HEADER}\nmine,h100-sxm5-80gb,1,bf16,decode,time,1.50,ms,\n")
     checking.check(path)
-    assert asked == ["as published"]
+    assert asked == [None]  # as published
     case = Case(model="mine", device="h100-sxm5-80gb", batch=1, dtype="bf16", mode="decode", options=(("seq_len", 8),))
     timing = Timing(samples=(1e-3,) * 3, origin="monotonic")
     checking.check(RecordSet([Record(case=case, source="measure", scope="model", phase="forward", timing=timing)]))
-    assert asked == ["as published", "in the dtype"]
+    assert asked == [None, "none"]  # in the dtype
 
 
 def test_nothing_beats_the_unavoidable_traffic(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import rooflens as rl
 from rooflens.errors import InvalidValue
 from rooflens.models.load import find
 from rooflens.models.stored_weights import stored_weights
-from rooflens.records import Record
+from rooflens.records import Record, Timing
 
 LINEAR = {"targets": ["Linear"], "input_activations": None}
 GROUPS = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}
@@ -164,7 +164,7 @@ def test_an_estimate_follows_the_configuration(decoded: Callable[..., rl.RecordS
         (GPTQ, {"weights": "int8"}, "int8", ""),  # whoever names a format has it
         (GPTQ, {"weights": "none"}, None, ""),
         (GPTQ, {"mode": "train"}, None, "an estimate with weights='int4', weights_group_size=64, weights_except='lm"),
-        (GPTQ, {"dtype": "amp-bf16"}, None, "and here they are in the dtype"),
+        (GPTQ, {"dtype": "amp-bf16"}, None, "and here they are in the dtype, in which rooflens runs it"),
         ({"quant_method": "fp8"}, {"device": "a100-sxm4-40gb"}, None, "where a device has a rate for products on fp8"),
         ({"quant_method": "quip"}, {}, None, "in quip (quantization_config), in a form that rooflens does not know"),
     ],
@@ -251,6 +251,37 @@ def test_a_search_for_the_longest_context_follows_it_too(tmp_path: Path) -> None
     fits = rl.longest_context(f"hf:{tmp_path}/config.json", device="t4", dtype="fp16")
     assert fits.context == 7
     assert dict(fits.records.cases[0].options)["weights"] == "int4"
+
+
+@pytest.mark.parametrize(("sources", "weights"), [('["estimate"]', "int4"), ('["estimate", "measure"]', None)])
+def test_a_study_counts_weights_as_published_unless_something_runs_in_it(
+    tmp_path: Path, sources: str, weights: str | None
+) -> None:
+    config = {"model_type": "llama", **TINY, "quantization_config": GPTQ}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    grid = f'title = "T"\nmodels = ["hf:config.json"]\ndtypes = ["bf16"]\nmodes = ["decode"]\nsources = {sources}\n'
+    (tmp_path / "study.toml").write_text(f'{grid}seq_lens = [20]\ndevices = ["l4"]\n')
+    rl.run_study(tmp_path / "study.toml", tmp_path / "out", jobs=0)  # nothing is measured: no such card is here
+    found = rl.study_records(tmp_path / "out")
+    assert dict(found.cases[0].options).get("weights") == weights
+    first = next(record for record in found if record.path.endswith("0.self_attn.q_proj"))
+    assert first.traffic is not None
+    assert first.traffic.weights == (128 * 128 // 2 + 128 * 128 // 64 * 4 if weights else 128 * 128 * 2)
+
+
+def test_advice_on_what_was_measured_is_about_weights_that_ran(
+    decoded: Callable[..., rl.RecordSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimate = decoded(GPTQ, device="h100-sxm", weights="none")
+    timing = Timing(samples=(3e-3,), origin="cuda-events")
+    measured = Record(case=estimate.cases[0], source="measure", scope="model", timing=timing)
+    path = (estimate + rl.RecordSet([measured], devices=estimate.devices)).save(tmp_path / "measured.jsonl")
+    monkeypatch.chdir(tmp_path)  # records name files without their folder
+    (found,) = rl.advise(path)
+    total = found.base.evidence.total()
+    assert total is not None
+    assert total.seconds == estimate.total().seconds
+    assert "weights" not in dict(found.case.options)
 
 
 def test_a_search_on_several_cards_has_the_weights_that_each_multiplies(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from rooflens.reported import (
     recorded,
 )
 from rooflens.results import RecordSet
-from rooflens.running.estimating import as_stored, estimable, estimated
+from rooflens.running.estimating import estimable, estimated
 from rooflens.runs.options import OPTIONS, Options
 from rooflens.runs.run import Request, Run
 
@@ -90,9 +90,8 @@ def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progres
         if progress is not None:
             progress(n / len(runs), f"{run.model}, batch {run.batch}")
         try:
-            asked = estimable(Request.of_run(run))
             # Others run a model as it is published; what rooflens measured has weights in the dtype.
-            estimates += estimated([as_stored(asked, ()) if is_typed else asked])
+            estimates += estimated([estimable(Request.of_run(run if is_typed else run.in_dtype()))])
         except RooflensError:  # an unknown name: its figures are only compared with each other
             continue
     return estimates

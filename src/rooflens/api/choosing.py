@@ -192,7 +192,7 @@ def _in_file(
         raise InvalidValue(f"a step on a known device is wanted, and {str(path)!r} {what}: name a batch, or a device")
     for item in timed:
         assert item.device is not None
-        yield Request.of_run(Run.of(item.case)), item.device, item.measured()
+        yield Request.of_run(Run.of(item.case).in_dtype()), item.device, item.measured()
 
 
 def _check_named(items: Sequence[Evidence], path: Path) -> None:

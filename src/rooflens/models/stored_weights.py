@@ -16,6 +16,7 @@ from rooflens.runs.run import Run
 
 KEY = "quantization_config"
 _OF_WEIGHTS = ("weights", "weights_group_size", "weights_except")
+_HERE = "here they are in the dtype, in which rooflens runs it"
 _LAST = "lm_head"
 _INT_BITS = {4: "int4", 8: "int8"}
 _USUAL_GROUPS = {"int4": 128, "int8": -1}
@@ -62,10 +63,10 @@ class StoredWeights:
         typed = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
         if options.weights is None and typed:
             where = " where a device has a rate for products on fp8" if self.options["weights"] == "fp8" else ""
-            return f"{published}, and here they are in the dtype: an estimate with {typed} counts them so{where}"
+            return f"{published}, and {_HERE}: an estimate with {typed} counts them so{where}"
         if options.weights is None:
             return (
-                f"{published}, in a form that rooflens does not know, and here they are in the dtype: an estimate with"
+                f"{published}, in a form that rooflens does not know, and {_HERE}: an estimate with"
                 " weights='int4' (or int8, fp8, nf4, mxfp4) counts one that is near"
             )
         if typed and all(getattr(options, name) == self.options.get(name) for name in _OF_WEIGHTS[:2]):

@@ -86,7 +86,8 @@ def estimated_by(
 
 
 def _counted(runs: Sequence[Run]) -> tuple[Run, ...]:
-    return tuple(replace(run, options=run.options.of_source("estimate")) for run in runs)
+    """What is estimated of runs that are measured, with weights as they run."""
+    return tuple(replace(run, options=run.options.of_source("estimate")).in_dtype() for run in runs)
 
 
 @contextmanager

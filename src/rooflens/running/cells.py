@@ -27,10 +27,13 @@ class Estimates:
     Args:
         cells: all that will follow; the devices of a step follow each other.
         estimate: estimates a run.
+        beside: something runs models in the study too, whose weights are then in the dtype.
     """
 
-    def __init__(self, home: Path, cells: Iterable[Cell], estimate: Estimator = estimated_here) -> None:
-        self._home, self._estimate = home, estimate
+    def __init__(
+        self, home: Path, cells: Iterable[Cell], estimate: Estimator = estimated_here, *, beside: bool = False
+    ) -> None:
+        self._home, self._estimate, self._beside = home, estimate, beside
         self._devices: dict[Case, list[str]] = {}
         for cell in cells:
             devices = self._devices.setdefault(replace(cell.case, device=None), [])
@@ -49,7 +52,7 @@ class Estimates:
             # The worker was lost, whatever the device; or the devices were not estimated together.
             own = file.failures
             if not own:
-                file = self._estimate(run_of(step, self._home), [] if device is None else [device], progress)
+                file = self._estimate(self._run(step), [] if device is None else [device], progress)
                 own = file.failures
         its = file if name is None else _on(name, file)
         return _named(cell, replace(its, failures=tuple(replace(f, case=cell.case) for f in own)))
@@ -60,9 +63,18 @@ class Estimates:
         if len(together) == 1:  # whose own error counts
             return RecordFile(records=())
         try:
-            return self._estimate(run_of(step, self._home), list(together.values()), progress)
+            return self._estimate(self._run(step), list(together.values()), progress)
         except RooflensError:
             return RecordFile(records=())
+
+    def _run(self, step: Case) -> Run:
+        run = run_of(step, self._home)
+        return run.in_dtype() if self._beside else run
+
+
+def has_runs(folder: StudyFolder) -> bool:
+    """True if a study has more than estimates."""
+    return any(cell.source != "estimate" for cell in folder.cells)
 
 
 def device_of(name: str, home: Path) -> Device | None:
@@ -130,7 +142,7 @@ def estimating(folder: StudyFolder, cells: Iterable[Cell], beside: int = 1) -> I
         beside: workers that share the memory of this machine, with this one.
     """
     with estimator_in_worker(folder.study.settings.limits["estimate"], beside) as estimate:
-        estimates = Estimates(folder.home, cells, estimate)
+        estimates = Estimates(folder.home, cells, estimate, beside=has_runs(folder))
 
         def run(cell: Cell, progress: Progress) -> RecordFile:
             try:

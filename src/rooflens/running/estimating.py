@@ -93,16 +93,14 @@ def estimated(
     devices: Sequence[Device] = (),
     progress: Progress | None = None,
     impossible: Mapping[Failure, RooflensError] | None = None,
-    *,
-    stored: bool = False,
 ) -> RecordSet:
     """Estimate every run on every device; without devices, work and memory only.
 
-    What cannot be estimated is a failure, and the others go on.
+    Weights are, on each device by itself, as :func:`as_stored` has them. What cannot be estimated is a failure, and the
+    others go on.
 
     Args:
         impossible: what is known to fail.
-        stored: weights are, on each device by itself, as :func:`as_stored` has them.
 
     Raises:
         RooflensError: nothing can be estimated: no step can be built and traced, or no device has a rate for it.
@@ -110,7 +108,7 @@ def estimated(
     records: list[Record] = []
     whole: dict[Case, Callable[[], Iterable[Record]]] = {}
     failed = dict(impossible or {})
-    steps = [[*_stored_runs(one, devices)] if stored else [(run, devices) for run in one.runs] for one in asked]
+    steps = [[*_stored_runs(one, devices)] for one in asked]
     runs = [run for each in steps for run, _ in each]
     n, tracers = 0, Tracers(runs)
     for one, of_one in zip(asked, steps, strict=True):
@@ -198,7 +196,7 @@ def estimated_requests(
     if not read_by_worker(requests[0]):
         *_, known, (possible, errors) = checked(*words, devices, partial(_possible, requests))
         failed = {f: error for run, error in errors for f in not_estimated(run, known, error)}
-        return estimated(possible, known, progress, failed, stored=True)
+        return estimated(possible, known, progress, failed)
     *_, known = checked(*words, devices)
     with estimator_in_worker(limit) as estimator:
         runs = [run for request in requests for run in estimator.runs(request)]

@@ -17,7 +17,7 @@ from pathlib import Path
 from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel, checked, told_together
 from rooflens.machine import PLACES
 from rooflens.opening import parsed_toml, read_text
-from rooflens.running.cells import Estimates, counting, estimating, measuring, replaying, runs_here
+from rooflens.running.cells import Estimates, counting, estimating, has_runs, measuring, replaying, runs_here
 from rooflens.running.process import ahead
 from rooflens.runs.run import is_own_file
 from rooflens.study import STATES, Cell, CellRunner, SourceName, StudyChange, StudyFolder, Tell, canonical, run_each
@@ -142,7 +142,7 @@ def run_left(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bo
         estimates = sides.pop("estimate", [])
         own = [cell for cell in estimates if is_own_file(cell.case.model)]
         here = [cell for cell in estimates if cell not in own]
-        one_by_one(here, Estimates(folder.home, here))
+        one_by_one(here, Estimates(folder.home, here, beside=has_runs(folder)))
         jobs, sides = 1, {**({"estimate": own} if own else {}), **sides}  # a user's file is read by a worker only
     for source, some in sides.items():
         if source == "estimate":

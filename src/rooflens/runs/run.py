@@ -70,6 +70,14 @@ class Run:
                 " does not run; leave it out, or estimate it"
             )
 
+    def in_dtype(self) -> Run:
+        """Return the run with weights in the dtype, in which models run, if it names no other format of them.
+
+        An estimate else counts them as the model's configuration stores them.
+        """
+        own = self.options.weights
+        return self if own is not None else replace(self, options=replace(self.options, weights="none"))
+
     def case(self, device: str | None = None) -> Case:
         """The case of its records; a file is named without its folder."""
         return Case(
