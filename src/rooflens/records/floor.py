@@ -26,7 +26,7 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 - element-wise passes: element-wise operations, norms and copies of a language model's step pass over values that the
   products beside them could take up as they read or write them;
 - attention matrix: attention that is written out moves its matrix of weights through memory;
-- expansion: what could be read in a small form (grouped heads, latents) is made large first;
+- expansion: what could be read in a small form (grouped heads, latents, values in 16 bits) is made large first;
 - masked pairs: attention computes pairs that its mask or window throws away;
 - idle experts: experts that no token is sent to are read or computed;
 - dequantisation: quantised weights are written out in a wider type, or a product's result is scaled by itself;

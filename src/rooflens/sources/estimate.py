@@ -25,6 +25,7 @@ from rooflens.costs import (
     optimizer_needs,
     serving_needs,
     traffic,
+    widened_needs,
     workspaces,
 )
 from rooflens.records import Call, Case, Device, Floor, Memory, Operation, Record, Trace, Work
@@ -156,6 +157,7 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
         least = min(one.bytes for one in (need, needs.get(index)) if one is not None and one.bytes is not None)
         needs[index] = replace(need, bytes=least)
     needs |= dict(expert_needs(trace.operations, serving=trace.serving))
+    needs |= widened_needs(trace.operations, needs)
     alike: dict[tuple[Operation, int | None, Need | None], list[tuple[Call, int]]] = {}
     places: list[int] = []
     for index, (operation, times) in enumerate(zip(trace.operations, trace.times or repeat(1), strict=False)):
