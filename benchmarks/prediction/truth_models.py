@@ -27,3 +27,18 @@ TRAINING_BATCH = 64
 AGAIN = ("resnet50", "vit_b_16", "mobilenet_v3_large")
 """Measured in every session, so that sessions can be compared."""
 DECODERS = ("llama-3.2-1b", "qwen2.5-0.5b", "gemma-3-1b")
+FITTED = (
+    *("resnet50", "vit_b_16", "densenet121", "vgg16", "mobilenet_v3_large", "convnext_tiny", "regnet_y_3_2gf"),
+    *("swin_t", "efficientnet_b0", "googlenet", "resnext50_32x4d", "shufflenet_v2_x1_0", "resnet18", "mnasnet1_0"),
+    *("swin_v2_s", "maxvit_t", "inception_v3"),
+    *(
+        f"timm:{name}"
+        for name in (
+            *("cait_xxs24_224", "crossvit_9_240", "twins_svt_small", "pit_s_224", "visformer_small", "resmlp_12_224"),
+            *("efficientformer_l1", "edgenext_small", "fastvit_t8", "skresnet18", "selecsls42b", "dla34"),
+            *("ese_vovnet19b_dw", "hardcorenas_a", "tinynet_a", "mixnet_s", "convmixer_768_32", "focalnet_tiny_srf"),
+            *("inception_next_tiny", "mvitv2_tiny", "resnest14d", "lambda_resnet26t", "tresnet_m", "gcresnext26ts"),
+        )
+    ),
+)
+"""Models that constants of the host are read off: none of those by which predictions are judged."""

@@ -161,7 +161,7 @@ def timed(step: Step, where: str) -> Case:
     graph = replayed(step) if captured else None
     run = eager(step, where, dense=True)
     for _ in range(2 if graph is None else 1):
-        first = _once(run, clock)
+        first = once(run, clock)
     count = 1 if step.mode == "train" else max(1, min(MOST, int(TURN / sum(first.values()))))
     samples: dict[str, list[float]] = {}
     issued, probes = [], []
@@ -169,19 +169,19 @@ def timed(step: Step, where: str) -> Case:
         probes.append(probe(where))
         for _ in range(count):
             begun = time.perf_counter()
-            times = _once(run, clock)
+            times = once(run, clock)
             issued.append(times.pop("issued") - begun)
             for name, seconds in (("eager", sum(times.values())), *(times.items() if len(times) > 1 else ())):
                 samples.setdefault(name, []).append(seconds)
         for _ in range(count if graph is not None else 0):
             assert graph is not None
-            times = _once(graph, clock)
+            times = once(graph, clock)
             samples.setdefault("graph", []).append(sum(times.values()) - times["issued"])
     probes.append(probe(where))
     return {"samples": samples, "issued": issued, "probes": probes}
 
 
-def _once(run: Executable, clock: Clock) -> dict[str, float]:
+def once(run: Executable, clock: Clock) -> dict[str, float]:
     """Seconds of each phase, and the moment at which all was issued."""
     clock.start()
     run.once(clock.mark)
