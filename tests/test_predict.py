@@ -27,7 +27,7 @@ from rooflens.predict.effects.copies import addressing
 from rooflens.predict.effects.products import product_sizes, tiled
 from rooflens.predict.effects.row_passes import column_parts
 from rooflens.predict.effects.streams import cached_share
-from rooflens.predict.host import around, dispatching
+from rooflens.predict.host import around, dispatching, recording
 from rooflens.predict.queues import Launched, two_queues
 from rooflens.predict.step import Conduct, Way, predicted
 from rooflens.records import (
@@ -519,7 +519,7 @@ def test_a_phase_takes_what_it_adds_to_those_before() -> None:
     some = tuple(tensor(10) for _ in range(50))
     first = _as_record(call("relu", tensor(10**8), self=tensor(10**8)), "forward")
     step = _as_record(call("_foreach_add_", some, self=some, other=some), "optimizer")
-    of = card(host__list=10e-6, host__tensor=2e-6, host__start=0, launch__gap=0)
+    of = card(host__list=10e-6, host__tensor=2e-6, host__start=0, host__start_optimizer=0, launch__gap=0)
     alone = predicted([step], of, Conduct(), "optimizer")
     behind = predicted([step], of, Conduct(before=(first,)), "optimizer")
     whole, forward = predicted([first, step], of, Conduct()), predicted([first], of, Conduct(), "forward")
@@ -541,18 +541,27 @@ def test_each_gradient_of_a_convolution_costs_the_host_a_call_and_that_of_a_bias
         record = Record(
             case=CASE, source="estimate", scope="op", kind="convolution", name=what.name, phase="backward", call=what
         )
-        assert dispatching(record, card(host__convolution=5.0, host__backward=1.0)) == 5 * runs + 1
+        of = card(host__convolution=10.0, host__share_backward=0.5, host__backward=1.0)
+        assert dispatching(record, of) == 10 / 2 * runs + 1
 
 
 def test_gradients_that_meet_are_added_by_no_node_of_autograd() -> None:
-    x, of = tensor(4), card(host__operation=3.0, host__backward=1.0)
+    x, of = tensor(4), card(host__operation=6.0, host__share_backward=0.5, host__backward=1.0)
     assert dispatching(_as_record(call("add", x, self=x, other=x), "backward"), of) == 3
     assert dispatching(_as_record(call("mul", x, self=x, other=x), "backward"), of) == 3 + 1
 
 
-@pytest.mark.parametrize(("way", "constant"), [("eager", "start"), ("compiled", "call")])
-def test_a_step_begins_when_the_host_has_got_to_its_first_kernel(way: Way, constant: str) -> None:
-    """A step, and its first phase, wait for that; a later phase does not, nor does a graph."""
+@pytest.mark.parametrize(
+    ("way", "constant", "waits"),
+    [
+        ("eager", "start", (1, 1, 0, 0)),
+        ("compiled", "call", (1, 1, 0, 0)),
+        ("eager", "start_backward", (1, 0, 1, 0)),
+        ("compiled", "start_backward", (1, 0, 1, 0)),
+    ],
+)
+def test_a_phase_begins_when_the_host_has_got_to_its_first_kernel(way: Way, constant: str, waits: object) -> None:
+    """A step waits for each of its phases to begin, a phase for itself, and a graph for none."""
     first, then = (_as_record(call("relu", tensor(10), self=tensor(10)), phase) for phase in ("forward", "backward"))
     took = []
     for start in (0.0, 1.0):
@@ -564,11 +573,53 @@ def test_a_step_begins_when_the_host_has_got_to_its_first_kernel(way: Way, const
             predicted([first], of, Conduct(way="graph")),
         )
         took.append([None if its is None else its.seconds for its in found])
-    assert [b - a for a, b in zip(*took, strict=True)] == pytest.approx([1, 1, 0, 0])
+    assert [b - a for a, b in zip(*took, strict=True)] == pytest.approx(waits)
+
+
+KINDS = (
+    *("operation", "in_place", "other", "gather", "matmul", "attention"),
+    *("convolution", "grouped", "depthwise", "channels", "rows"),
+)
+
+
+def test_what_an_operation_costs_the_host_depends_on_its_kind() -> None:
+    """Each kind has a constant; cuDNN's kernels for channels last in 16 bits cost some more."""
+    of = card(**{f"host__{kind}": 10.0 + number for number, kind in enumerate(KINDS)}, host__last=0.5)
+    x, image = tensor(4, 4), laid("channels_last", 2, 8, 4, 4, dtype="bf16")
+
+    def costs(name: str, family: str, operand: Tensor = x, **more: Argument) -> float:
+        what = call(name, operand, self=operand, **more)
+        return dispatching(Record(case=CASE, source="estimate", scope="op", kind=family, name=name, call=what), of)
+
+    dense, each, some = (tensor(8, inner, 3, 3) for inner in (8, 1, 4))
+    found = (
+        costs("relu", "elementwise"), costs("relu_", "elementwise"), costs("clone", "copy"), costs("cat", "copy"),
+        costs("index", "gather"), costs("mean", "reduction"), costs("mm", "matmul"), costs("attention", "attention"),
+        costs("convolution", "convolution", weight=dense, groups=1),
+        costs("convolution", "convolution", weight=some, groups=2),
+        costs("convolution", "convolution", weight=each, groups=8),
+        costs("native_batch_norm", "normalization"), costs("native_layer_norm", "normalization"),
+    )  # fmt: skip
+    operation, in_place, other, gather, matmul, attention, convolution, grouped, depthwise, channels, rows = range(11)
+    kinds = (operation, in_place, operation, other, gather, other, matmul, attention, convolution, grouped, depthwise)
+    assert found == tuple(10.0 + number for number in (*kinds, channels, rows))
+    assert costs("native_batch_norm", "normalization", image) == 10.0 + channels + 0.5
+    assert costs("convolution", "convolution", image, weight=each, groups=8) == 10.0 + depthwise + 0.5
+    assert costs("convolution", "convolution", image, weight=dense, groups=1) == 10.0 + convolution
+
+
+def test_a_forward_pass_that_autograd_records_costs_the_host_more() -> None:
+    x, of = tensor(4), card(host__operation=3.0, host__view=1.0, host__module=2.0, host__recording=1.5)
+    record = _as_record(call("mul", x, self=x, other=x), "forward")
+    assert dispatching(record, of) == 3 * 1.5
+    assert dispatching(replace(record, case=CASE), of) == 3, "inference records nothing"
+    calls = [HostCalls(path="", phase="forward", views=3, module_calls=1)]
+    assert around(calls, of, recording(record, of)) == (3 + 2) * 1.5
 
 
 def test_backward_has_the_pace_of_its_own_thread() -> None:
-    x, of = tensor(4), card(host__operation=3.0, host__backward=1.0, host__node=2.0, host__view=5.0, host__thread=0.5)
+    backward = {"host__backward": 1.0, "host__node": 2.0, "host__thread": 0.5, "host__share_backward": 1.0}
+    x, of = tensor(4), card(host__operation=3.0, host__view=5.0, host__recording=1.0, **backward)
     assert dispatching(_as_record(call("mul", x, self=x, other=x), "backward"), of) == (3 + 1) / 2
     assert dispatching(_as_record(call("mul", x, self=x, other=x), "forward"), of) == 3
     assert around([HostCalls(path="", phase="backward", views=3, module_calls=0)], of) == 3 * 2 / 2
@@ -583,7 +634,9 @@ def test_a_loop_in_python_launches_all_operations_of_its_turns() -> None:
         "step": (0, 4, 10),
     }
     loop = call("selective_scan", x, hidden_states=x, dt=x, A=tensor(6, 4), **code, bend=(0, 0, 0), ahead=500)
-    of = card(host__operation=3.0, host__view=2.0, stream__start=1.0, stream__cached=1e9)
+    of = card(
+        host__operation=3.0, host__other=3.0, host__view=2.0, host__recording=1.0, stream__start=1.0, stream__cached=1e9
+    )
     assert dispatching(_as_record(loop, "forward"), of) == (40 + 500 * 4) * 3 + (90 + 500 * 10) * 2
     assert seconds(loop, of) == pytest.approx(40 + 500 * 4)
 

@@ -28,8 +28,10 @@ COLUMNS: tuple[tuple[str, Callable[[Judged], bool]], ...] = (
     ("batch 1, graph", lambda row: images(row) and row.regime == "graph" and row.batch == "1"),
     ("batch 1, eager", lambda row: images(row) and row.regime != "graph" and row.batch == "1"),
     (
-        "training step",
-        lambda row: row.source == "H200, 46 models" and row.mode == "train" and row.model not in PROFILED,
+        "training step, batch 64",
+        lambda row: (
+            (row.source, row.mode, row.batch) == ("H200, 46 models", "train", "64") and row.model not in PROFILED
+        ),
     ),
     ("prefill", lambda row: row.device.startswith("h200") and row.mode == "prefill" and row.regime == "graph"),
     ("decode, graph", lambda row: row.device.startswith("h200") and row.mode == "decode" and row.regime == "graph"),

@@ -61,9 +61,15 @@ TABLES: tuple[tuple[str, tuple[str, ...], Chosen, Key], ...] = (
         lambda row: (row.level, row.dtype, row.batch),
     ),
     (
-        "Training steps of these models in autocast, batch 64, eager",
-        ("level", "phase", "waits for"),
+        "Training steps of these models in autocast, eager",
+        ("level", "phase", "batch", "waits for"),
         lambda row: row.source == "H200, 46 models" and row.mode.startswith("train"),
+        lambda row: (row.level, row.mode, row.batch, row.regime),
+    ),
+    (
+        "Eager steps of these models and of language models, with the host as other tenants let it be",
+        ("level", "mode", "waits for"),
+        lambda row: row.source.endswith(own_models.BUSY),
         lambda row: (row.level, row.mode, row.regime),
     ),
     (

@@ -27,6 +27,7 @@ from statistics import quantiles
 from typing import Any
 
 import torch
+from benchmarks.prediction.quiet_steps import QUIET
 from benchmarks.prediction.truth_models import BATCHES, DECODERS, FITTED, MODELS, TRAINING_BATCH
 from benchmarks.prediction.truth_on_gpu import (
     RESERVED,
@@ -48,8 +49,6 @@ from rooflens.timing import Clock, CudaClock, MonotonicClock
 
 LOOP = 10_000
 """Additions that tell how fast a core is."""
-QUIET = 1.12
-"""Times the fastest tenth of all probes, up to which the host is quiet."""
 ENOUGH, MOST = 6, 80
 """Quiet steps that are waited for, and steps in all."""
 DTYPES = ("bf16", "tf32", "fp32")

@@ -14,7 +14,12 @@ from rooflens.records import Device
 
 Level = Literal["datasheet", "datasheet, unknown generation", "calibrated", "replayed"]
 """How a prediction's constants are known. A later one is nearer to the device."""
-RETIRED = frozenset({"attention.decode_odd", "launch.join", "norm.row_gradients_wide", "norm.row_gradients_narrow"})
+RETIRED = frozenset(
+    {
+        *("attention.decode_odd", "launch.join", "norm.row_gradients_wide", "norm.row_gradients_narrow"),
+        *("host.autocast", "host.normalization"),
+    }
+)
 """Constants of earlier versions, which device files may still have: they are passed over."""
 GENERAL = "general"
 """The file with a value for every constant; that of a generation replaces some."""

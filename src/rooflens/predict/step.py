@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 from rooflens.costs import Arithmetic, cost, launched
@@ -130,8 +131,6 @@ def _with_host(part: _Part, conduct: Conduct, phase: Phase | None) -> Prediction
         return part.takes(part.device + hosts, "in turn", hosts)
     before = tuple(_doing(record, card, conduct) for record in conduct.before if record.work is not None)
     earlier, mine = _launched(before, card, conduct), _launched(part.doing, card, conduct)
-    begins, steps = card["host.call" if conduct.way == "compiled" else "host.start"], _steps(part.doing[0].record)
-    (earlier or mine).insert(0, Launched(steps * begins, 0.0, steps))  # once in a step
     begun, issued = two_queues(earlier)
     seconds, hosts = two_queues([*earlier, *mine])[0] - begun, sum(its.host for its in mine)
     waited = hosts - (begun - issued)  # what is launched while the device is busy with earlier phases costs nothing
@@ -183,19 +182,27 @@ def _among(its: _Doing, card: Card, *, graph: bool) -> float:
 
 
 def _launched(doing: Sequence[_Doing], card: Card, conduct: Conduct) -> list[Launched]:
+    """What the host launches, phase by phase: each has to be begun."""
+    found: list[Launched] = []
+    for phase, group in groupby(doing, key=lambda its: its.record.phase):
+        its = tuple(group)
+        begins, steps = host.beginning(phase, card, compiled=conduct.way == "compiled"), _steps(its[0].record)
+        found.append(Launched(steps * begins, 0.0, steps))
+        found += _in_phase(its, card, conduct, phase)
+    return found
+
+
+def _in_phase(doing: Sequence[_Doing], card: Card, conduct: Conduct, phase: Phase | None) -> Iterator[Launched]:
     """The calls of each record as the host launches them: compiled code at once, else operation by operation."""
-    device = [_among(its, card, graph=False) for its in doing]
     if conduct.way == "compiled":
-        issued = [its.launches * card["host.compiled"] for its in doing]
-        return [Launched(launching, busy, 1) for launching, busy in zip(issued, device, strict=True)]
-    calls: Counter[Phase | None] = Counter()
+        yield from (Launched(d.launches * card["host.compiled"], _among(d, card, graph=False), 1) for d in doing)
+        return
+    factor, calls = host.recording(doing[0].record, card), sum(d.record.calls for d in doing)
+    besides = host.around(conduct.of_phase(phase), card, factor) / calls
     for its in doing:
-        calls[its.record.phase] += its.record.calls
-    besides = {phase: host.around(conduct.of_phase(phase), card) / n for phase, n in calls.items()}
-    return [
-        Launched(r.calls * (host.dispatching(r, card) + besides[r.phase]), busy, r.calls)
-        for r, busy in zip((its.record for its in doing), device, strict=True)
-    ]
+        count = its.record.calls
+        each = host.dispatching(its.record, card) + besides
+        yield Launched(count * each, _among(its, card, graph=False), count)
 
 
 @dataclass(frozen=True, slots=True)

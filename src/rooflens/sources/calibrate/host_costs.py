@@ -13,7 +13,7 @@ from rooflens.predict.constants import GENERAL
 
 TIMES, TRIES = 40, 15
 """Calls in a row, and how often: the host waits for the device in between."""
-RATIOS = frozenset({"host.layer", "host.gradients", "host.autocast", "host.thread"})
+RATIOS = frozenset({"host.layer", "host.gradients", "host.thread", "host.recording", "host.share_backward"})
 """Constants of the host that do not scale with it."""
 
 
