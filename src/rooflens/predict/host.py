@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rooflens.costs import launched
-from rooflens.predict.call_on_device import NARROW
+from rooflens.predict.call_on_device import CHANNELS_LAST, HALF
 from rooflens.predict.card import Card
 from rooflens.records import HostCalls, Phase, Record, Tensor
 
@@ -88,7 +88,7 @@ def _of_layout(kind: str, record: Record, card: Card) -> float:
     if kind not in _LIBRARY or record.call is None or not record.call.inputs:
         return 0.0
     first = record.call.inputs[0]
-    return card["host.last"] if first.dtype in NARROW and first.memory_format == "channels_last" else 0.0
+    return card["host.last"] if first.dtype in HALF and first.memory_format in CHANNELS_LAST else 0.0
 
 
 def _of_code(record: Record, card: Card) -> float:
