@@ -48,7 +48,7 @@ _WORD = re.compile(r"\w+(::\w+)?")
 @click.option(
     "--phase", type=OneOf(PHASES), help="Default: forward for an operation, every phase for a model or a file."
 )
-@devices_option("device", help="Also show the time on this device; several with commas.")
+@devices_option("device", help="Also show bound and expected time on this device; several with commas.")
 @click.option(
     "--dtype",
     type=Dtype(*DTYPES),
