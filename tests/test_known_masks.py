@@ -52,3 +52,25 @@ def test_windows_of_a_model_that_sees_images_are_known(tmp_path: Path, mode: str
     pairs = 2 * (21 + 60) + 136
     assert flops == BATCH * HEADS * 2 * (WIDTH + WIDTH) * pairs
     assert not any("pattern is not known" in note for note in records.notes)
+
+
+T5: dict[str, Any] = {"model_type": "t5", "d_model": 64, "num_layers": 2, "num_heads": 4, "d_kv": 16, "d_ff": 64}
+
+
+@pytest.mark.parametrize(("mode", "place"), [("prefill", "encoder"), ("decode", "decoder")])
+def test_a_bias_of_positions_is_read_as_its_table(tmp_path: Path, mode: str, place: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(T5 | {"vocab_size": 99}))
+    records = rl.estimate(f"hf:{path}", batch=BATCH, seq_len=64, mode=mode, dtype="bf16")
+    attention = [r for r in records if r.name == "attention" and r.path.startswith(place) and "SelfAtt" in r.path]
+    row = BATCH * HEADS * WIDTH * 2
+    # Queries, keys, values and result of 64 tokens; in decode a query, a result, and 65 keys and values.
+    moved, pairs = (4 * 64 * row, 64 * 64) if mode == "prefill" else (2 * row + 2 * 65 * row, 65)
+    table = 32 * HEADS * 2
+    assert len(attention) == 2
+    for one in attention:
+        assert one.needed is not None
+        assert one.written is not None
+        assert one.needed.bytes["dram"] == moved + table
+        assert one.written.bytes["dram"] == moved + HEADS * pairs * 2
+        assert one.needed.flops == one.written.flops

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.costs.fusion import attention_groups
 from rooflens.costs.registry import Need, cost, family_of
-from rooflens.records import Mask, Operation, Tensor
+from rooflens.records import Cause, Mask, Operation, Tensor
 
 UNKNOWN_MASK = "attention with a mask whose pattern is not known (padding, documents, prefixes) counts all of its pairs"
 _ATTENTION = frozenset({"attention", "attention_backward"})
@@ -45,20 +45,26 @@ class Masked:
     @property
     def formula(self) -> str:
         mask = self.mask
+        if not mask.words:
+            return f"What is added to the scores can be made where it is used: {self.nbytes:,} B of it are not read."
         return (
             f"Of {mask.queries:,} x {mask.keys:,} pairs {mask.pairs:,} lie inside of the mask ({mask.words}); none of"
             " them needs its values."
         )
 
 
-def masked(operations: Sequence[Operation], masks: Sequence[Mask]) -> Mapping[int, Masked]:
-    """The operations of attention, by index, whose mask is known: fused, or the products of one that is written out."""
+def masked(operations: Sequence[Operation], masks: Sequence[Mask], *, serving: bool = False) -> Mapping[int, Masked]:
+    """The operations of attention, by index, whose mask is known: fused, or the products of one that is written out.
+
+    Args:
+        serving: of prefill or decode, whose kernels make a bias of a table where they use it.
+    """
     made = tuple(mask.block for mask in masks)
     known = _known(operations, masks)
-    if not known:
+    if not known and not serving:
         return {}
     sources = _sources(operations, made, known)
-    found: dict[int, Masked] = {}
+    found = dict(_biased(operations, known, sources)) if serving else {}
     groups = attention_groups(operations)
     of_group: dict[int, Mask] = {}
     for index, operation in enumerate(operations):
@@ -73,6 +79,23 @@ def masked(operations: Sequence[Operation], masks: Sequence[Mask]) -> Mapping[in
         if group in of_group and operations[index].call.name in _PRODUCTS:
             found[index] = Masked(of_group[group], 0)
     return found
+
+
+def _biased(
+    operations: Sequence[Operation], known: Mapping[int, Mask], sources: Mapping[int, int]
+) -> Iterator[tuple[int, Masked]]:
+    """Attention to all pairs with a bias that is larger than what it is made of: a table, and places."""
+    for index, operation in enumerate(operations):
+        bias = operation.call.get("mask") if operation.call.name in _ATTENTION else None
+        if not isinstance(bias, Tensor) or len(bias.shape) < 2:
+            continue
+        read = [a for a in operation.reads if a.block in sources and a.elements == bias.elements]
+        if len(read) == 1 and read[0].block not in known and read[0].nbytes > sources[read[0].block]:
+            queries, keys = bias.shape[-2:]
+            all_pairs = Mask(
+                block=read[0].block, queries=queries, keys=keys, pairs=queries * keys, reach=keys, words=""
+            )
+            yield index, Masked(all_pairs, read[0].nbytes - sources[read[0].block])
 
 
 def _known(operations: Sequence[Operation], masks: Iterable[Mask]) -> dict[int, Mask]:
@@ -177,7 +200,8 @@ def mask_needs(operations: Sequence[Operation], known: Mapping[int, Masked]) -> 
     for index, one in known.items():
         moved = cost(operations[index].call).work.bytes["dram"] - one.nbytes
         flops = one.flops(operations[index])
-        needs[index] = Need(flops=flops, bytes=moved, cause="masked pairs", formula=one.formula)
+        cause: Cause = "masked pairs" if one.mask.words else "expansion"
+        needs[index] = Need(flops=flops, bytes=moved, cause=cause, formula=one.formula)
     return needs
 
 

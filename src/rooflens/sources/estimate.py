@@ -149,7 +149,7 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     """
     fused = fused_bytes(trace.operations, trace.lasting, fusion)
     needs = optimizer_needs(trace.operations, trace.lasting)
-    known = masked(trace.operations, trace.masks)
+    known = masked(trace.operations, trace.masks, serving=trace.serving)
     needs |= mask_needs(trace.operations, known)
     if trace.serving:
         needs |= serving_needs(trace.operations, trace.cache, trace.lasting, known)
