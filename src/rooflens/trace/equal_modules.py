@@ -46,11 +46,19 @@ def equal_modules(root: nn.Module) -> dict[nn.Module, Hashable]:
     for container in root.modules():
         if not isinstance(container, nn.ModuleList | nn.Sequential):
             continue
-        classes = Counter(map(type, container))
-        kinds = {child: kind_of(child) for child in container if classes[type(child)] >= FEWEST}
+        outlines = {child: _outline(child) for child in container}
+        alike = Counter(outlines.values())
+        kinds = {child: kind_of(child) for child, outline in outlines.items() if alike[outline] >= FEWEST}
         equal = Counter(kinds.values())
         found |= {child: kind for child, kind in kinds.items() if equal[kind] >= FEWEST}
     return found
+
+
+def _outline(module: nn.Module) -> Hashable:
+    """Return what equal modules share, and others may: the classes of a module and of its parts, and its own sizes."""
+    tensors = ((name, tensor) for part in (module._parameters, module._buffers) for name, tensor in part.items())
+    own = tuple((name, None if tensor is None else _described(tensor)) for name, tensor in tensors)
+    return type(module), own, tuple((name, type(part)) for name, part in module._modules.items())
 
 
 def kind_of(module: nn.Module) -> Hashable:

@@ -165,6 +165,8 @@ class Scans:
     def _replacements(self) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for module in list(sys.modules.values()):
             names = getattr(module, "__dict__", {})
+            if names.keys().isdisjoint(_NAMES):  # as in nearly all
+                continue
             for name in names.keys() & _NAMES:
                 replacement = self._of_function(name, names[name])
                 if replacement is not None:
