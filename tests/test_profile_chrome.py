@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import runpy
+from bisect import bisect_right
 from collections import defaultdict
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -248,16 +250,25 @@ def test_traces_of_other_projects_are_read_to_their_sums(path: Path) -> None:
 
 def _around_launches(complete: list[dict[str, Any]]) -> set[int]:
     """Correlations of launches during which some operation was open on the same thread."""
-    open_operations: dict[Any, list[tuple[float, float]]] = defaultdict(list)
+    operations: dict[Any, list[tuple[float, float]]] = defaultdict(list)
     for entry in complete:
         if entry["cat"] == "cpu_op":
-            open_operations[entry["tid"]].append((entry["ts"], entry["ts"] + entry["dur"]))
+            operations[entry["tid"]].append((entry["ts"], entry["ts"] + entry["dur"]))
+    begins = {thread: sorted(begin for begin, _ in spans) for thread, spans in operations.items()}
+    last_ends = {
+        thread: list(accumulate((end for _, end in sorted(spans)), max)) for thread, spans in operations.items()
+    }
+
+    def inside(thread: Any, moment: float) -> bool:
+        begun = bisect_right(begins.get(thread, ()), moment)
+        return begun > 0 and moment < last_ends[thread][begun - 1]
+
     return {
         entry["args"]["correlation"]
         for entry in complete
         if entry["cat"] in ("cuda_runtime", "cuda_driver")
         and "correlation" in entry["args"]
-        and any(start <= entry["ts"] < end for start, end in open_operations[entry["tid"]])
+        and inside(entry["tid"], entry["ts"])
     }
 
 
