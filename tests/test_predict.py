@@ -156,18 +156,6 @@ def test_a_product_of_any_precision_has_a_time(precision: str) -> None:
     assert tiled(card(), precision, 128, 128, 4096) > 0
 
 
-def test_a_card_that_cannot_hold_its_clock_computes_at_its_watts_over_joules() -> None:
-    held_back = card_of(
-        device(power=70), constants_of(device()).measured({"product.joules_fp32": 14e-12}, "round", "by hand")
-    )
-    assert held_back is not None
-    n = 8192  # 70 W at 14 pJ: 5 of 10 TFLOP/s
-    square = call("mm", tensor(n, n), self=tensor(n, n), mat2=tensor(n, n))
-    waves = 21 / (32 * 64 / 100)  # 2,048 tiles on 100 units
-    depth = 1 + held_back["product.depth_fp32"] / n
-    assert seconds(square, held_back) == pytest.approx(2 * n**3 / 5e12 * waves * depth, rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("what", "sizes"),
     [

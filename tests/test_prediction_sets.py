@@ -41,6 +41,9 @@ def test_a_microbatch_of_llm_foundry_is_what_a_card_trains(taken: Any) -> None:
     (row,) = (r for r in rows if (r["model"], r["seq_len"], r["card"]) == ("mpt-1b", 8192, "h100-sxm5-80gb"))
     assert row["batch"] == 3, "its microbatch, of 96 sequences on 8 cards in 4 turns"
     assert row["seconds"] == pytest.approx(3 * 8192 / 29158, rel=0.01)  # tokens over tokens per second and card
+    types = {(r["card"], r["dtype"]) for r in rows}
+    mixed = {("a100-sxm4-80gb", "amp-bf16"), ("h100-sxm5-80gb", "amp-bf16")}
+    assert types == {("a100-sxm4-40gb", "bf16"), *mixed}, "PURE has parameters in bf16, DEFAULT in fp32"
 
 
 def test_tensorrt_tells_first_tokens_and_whole_answers(taken: Any) -> None:

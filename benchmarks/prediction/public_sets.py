@@ -65,14 +65,14 @@ def configuration(traces: Traces, name: str, values: dict[str, Any]) -> str:
 
 
 def mpt(traces: Traces, size: str, length: int) -> str:
-    """An MPT as a GPT-2 of its sizes: it has biases and learned positions, which MPT has not."""
+    """An MPT as a GPT-2 of its sizes, with the activation of MPT, which is one kernel and not eight."""
     width, layers, heads = MPT[size]
     values = {
         "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": width, "n_layer": layers,
         "n_head": heads, "n_positions": length, "vocab_size": VOCABULARY, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
-        "attn_pdrop": 0.0,
+        "attn_pdrop": 0.0, "activation_function": "gelu",
     }  # fmt: skip
-    return configuration(traces, f"mpt-{size}-{length}", values)
+    return configuration(traces, f"mpt-{size}-{length}-gelu", values)
 
 
 def _foundry(traces: Traces) -> Iterator[Judged]:
@@ -86,9 +86,10 @@ def _foundry(traces: Traces) -> Iterator[Judged]:
         if not (fits and plain and row["Precision"] in ("bf16", "amp_bf16")):
             continue
         batch = int(row["MicroBatchSize"])
+        pure = row["MP Mode"] == "PURE"  # else parameters and sums are fp32, and products run in autocast
         case = {
-            "model": mpt(traces, row["Model"], length), "dtype": "bf16", "mode": "train", "batch": batch,
-            "seq_len": length, "optimizer": "none",
+            "model": mpt(traces, row["Model"], length), "dtype": "bf16" if pure else "amp-bf16", "mode": "train",
+            "batch": batch, "seq_len": length, "optimizer": "none",
         }  # fmt: skip
         seconds = batch * length / float(row["Throughput (T/s/GPU)"])
         more: dict[str, Any] = {"source": "LLM-foundry", "mode": "train", "model": f"mpt-{row['Model']}"}
@@ -103,7 +104,7 @@ def _tensorrt(traces: Traces) -> Iterator[Judged]:
         if name is None or row["precision"] != "fp16" or row["tp"] != "1":
             continue
         model = configuration(traces, "gptj-6b", gptj) if name == "gptj" else name
-        case: dict[str, Any] = {"model": model, "dtype": "fp16", "batch": int(row["batch"])}
+        case: dict[str, Any] = {"model": model, "dtype": "fp16", "batch": int(row["batch"]), "compile": True}
         if row["kind"] == "first_token":
             case |= {"mode": "prefill", "seq_len": int(row["input_len"])}
             seconds = float(row["first_token_ms"]) / 1e3

@@ -95,13 +95,30 @@ _KNOWN: dict[int, tuple[Device, Card | None]] = {}
 SHARES = {"dram": "stream.share_wide", "matmul.fp32": "product.rate_fp32", "matmul.tf32": "product.rate_tf32"}
 SHARES |= dict.fromkeys(("matmul.bf16", "matmul.fp16"), "product.rate_half") | {"matmul.int8": "product.rate_int8"}
 """The share of each rate that is reached at best."""
+PUBLISHED = {"dram": "dram_copy"} | {name: f"{name.replace('.', '_')}_steady" for name in SHARES if name != "dram"}
+"""The fact of a device file that tells what others have measured of a rate on such a card."""
 
 
 def _full(ceiling: Ceiling, device: Device) -> float:
     """The rate of which effects reach a share: that of a data sheet. What was measured on a GPU is a share already."""
-    if device.kind == PROCESSOR or ceiling.origin != "measured" or ceiling.resource not in SHARES:
+    reached = _reached(ceiling, device)
+    if device.kind == PROCESSOR or reached is None or ceiling.resource not in SHARES:
         return ceiling.rate
-    return ceiling.rate / generation_of(device).values[SHARES[ceiling.resource]]
+    return reached / generation_of(device).values[SHARES[ceiling.resource]]
+
+
+def _reached(ceiling: Ceiling, device: Device) -> float | None:
+    """The best rate that was seen on such a card; None where nobody has told."""
+    if ceiling.origin == "measured":
+        return ceiling.rate
+    published = device.facts.get(PUBLISHED.get(ceiling.resource, ""))
+    return None if published is None else published.value
+
+
+def _ahead(device: Device) -> float:
+    """The clock over that of the data sheet: a card that multiplies faster than its peak runs at a higher one."""
+    products = (its for its in device.ceilings if its.origin != "measured" and its.resource.startswith("matmul."))
+    return max(1.0, *((_reached(its, device) or 0.0) / its.rate for its in products), 1.0)
 
 
 def _card(device: Device, constants: Constants) -> Card | None:
@@ -111,7 +128,8 @@ def _card(device: Device, constants: Constants) -> Card | None:
         return None
     facts = {name: fact.value for name, fact in device.facts.items()}
     vector = rates.get("vector.fp32") or max(rates.values())
-    cycles = facts["units"] * facts["clock"] if {"units", "clock"} <= facts.keys() else vector / FLOPS_OF_A_CYCLE
+    known_clock = {"units", "clock"} <= facts.keys()
+    cycles = facts["units"] * facts["clock"] * _ahead(device) if known_clock else vector / FLOPS_OF_A_CYCLE
     return Card(
         device=device,
         constants=constants,

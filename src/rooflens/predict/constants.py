@@ -15,10 +15,8 @@ from rooflens.records import Device
 Level = Literal["datasheet", "datasheet, unknown generation", "calibrated", "replayed"]
 """How a prediction's constants are known. A later one is nearer to the device."""
 RETIRED = frozenset(
-    {
-        *("attention.decode_odd", "launch.join", "norm.row_gradients_wide", "norm.row_gradients_narrow"),
-        *("host.autocast", "host.normalization"),
-    }
+    {"attention.decode_odd", "launch.join", "host.autocast", "host.normalization"}
+    | {f"norm.row_{of}_{kind}" for of in ("gradients", "share") for kind in ("wide", "narrow")}
 )
 """Constants of earlier versions, which device files may still have: they are passed over."""
 GENERAL = "general"

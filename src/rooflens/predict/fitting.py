@@ -78,7 +78,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
                 "row_start", "gradient_rows", "gradient_each",
                 *(f"channel_{step}_{kind}" for step in ("training", "gradients") for kind in ("wide", "narrow")),
                 *("last_fixed", "last_training", "last_gradients"),
-                *(f"{of}_{kind}" for of in ("row_share", "rows") for kind in ("wide", "narrow")),
+                *(f"{of}_{kind}" for of in ("row_bytes", "rows") for kind in ("wide", "narrow")),
             )
         ),
     ),
@@ -92,7 +92,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             )
         ),
     ),
-    (("rows",), ("rows.start", "rows.start_narrow", "rows.share", "rows.long", "rows.rows")),
+    (("rows",), ("rows.start", "rows.start_narrow", "rows.share", "rows.row_bytes", "rows.long", "rows.rows")),
     (
         ("pooling",),
         tuple(f"pooling.{name}" for name in ("share", "output", "tap", "last_max", "last_average", "last_start")),

@@ -15,7 +15,7 @@ from math import ceil, prod
 
 from rooflens.predict.call_on_device import HALF, CallOnDevice
 from rooflens.predict.card import Card
-from rooflens.predict.effects.products import contraction
+from rooflens.predict.effects.products import contraction, full_rate
 from rooflens.predict.effects.streams import moved
 from rooflens.predict.terms import longest, named
 from rooflens.records import Tensor
@@ -32,6 +32,8 @@ SHARED = 1 / 2
 """Heads over units below which a kernel shares the keys of a head among units."""
 COMMON = 64
 """Head width at which constants are told; powers of the width over it tell those of others."""
+PRODUCTS = 0.95
+"""Of the rate of products: a kernel is never faster than those in it. An RTX A5000 runs at 84 TFLOP/s."""
 WIDE = 128
 """Head width from which on a kernel gets no faster."""
 
@@ -98,7 +100,8 @@ def _rate(card: Card, query: Tensor) -> float:
         rate = card.rates.get("vector.fp32") or card.rates["matmul.fp32"]
         return rate * card["attention.fp32"] * _power(width, card["attention.fp32_width"])
     peak = card.rates.get(f"matmul.{query.dtype}") or card.rates.get("matmul.fp16") or card.rates["vector.fp32"]
-    return peak * card["attention.flash"] * _power(width, card["attention.flash_width"])
+    flash = peak * card["attention.flash"] * _power(width, card["attention.flash_width"])
+    return min(flash, PRODUCTS * full_rate(card, query.dtype))
 
 
 def _power(base: float, exponent: float) -> float:

@@ -18,7 +18,7 @@ from rooflens.predict.call_on_device import CHANNELS_LAST, HALF, CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.copies import passed_over
 from rooflens.predict.effects.depthwise import depthwise
-from rooflens.predict.effects.products import SPLITS, TENSOR, contraction, tiled, unaligned_bytes
+from rooflens.predict.effects.products import SPLITS, TENSOR, at_full_power, contraction, tiled, unaligned_bytes
 from rooflens.predict.effects.row_passes import column_parts
 from rooflens.predict.effects.streams import bytes_time, moved
 from rooflens.predict.terms import composed, longest, named
@@ -67,7 +67,8 @@ def convolution(piece: CallOnDevice, card: Card) -> float:
     for number, (m, n, k) in parts:
         of_weight = backward and number == 1
         product = tiled(card, piece.precision, m, n, k, groups, SPLITS if of_weight else (1,))
-        product *= _slower(piece, card, weight, result, "weight" if of_weight else "input" if backward else None)
+        slower, saved = _kernel(piece, card, weight, result, "weight" if of_weight else "input" if backward else None)
+        product = at_full_power(card, piece.precision, 2.0 * groups * m * n * k, product * slower) / saved
         moving = _moving(piece, card) / len(parts)
         seconds += card["convolution.start"] + longest(product, moving)
     return seconds + len(parts) * _relayout(piece, card, inputs, weight, result)
@@ -138,20 +139,22 @@ def _grouped(piece: CallOnDevice, card: Card, kind: str, inputs: Tensor, result:
     return card[f"groups.start_{kind}"] + longest(computing, moved(piece, card, card["product.streamed"]))
 
 
-def _slower(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor, gradient: Gradient | None) -> float:
-    """The time of the kernel that the library takes, over that of a plain product."""
+def _kernel(
+    piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor, gradient: Gradient | None
+) -> tuple[float, float]:
+    """The time of the library's kernel over that of a plain product, and direct FLOP over executed ones."""
     groups = piece.call.integer("groups")
     if groups > 1:
-        return 1 / card["convolution.grouped"]
+        return 1 / card["convolution.grouped"], 1.0
     thin = min(weight.shape[0], weight.shape[1]) < THIN and prod(weight.shape[2:]) > 1
     if piece.precision != "fp32":
-        return 1 / card["convolution.thin"] if thin else 1.0
+        return 1 / card["convolution.thin"] if thin else 1.0, 1.0
     slower = 1 / card["convolution.fp32"]
     if weight.shape[2:] != (3, 3) or any(step != 1 for step in piece.call.integers("stride")):
-        return slower
+        return slower, 1.0
     if _by_fft(card, weight, result, gradient):
-        return slower / card["convolution.fft_saves"]
-    return slower / card["convolution.winograd"] if min(weight.shape[:2]) >= LEAST_WINOGRAD else slower
+        return slower, card["convolution.fft_saves"]
+    return slower, card["convolution.winograd"] if min(weight.shape[:2]) >= LEAST_WINOGRAD else 1.0
 
 
 def _by_fft(card: Card, weight: Tensor, result: Tensor, gradient: Gradient | None) -> bool:

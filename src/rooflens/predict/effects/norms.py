@@ -69,7 +69,8 @@ def _rows(piece: CallOnDevice, card: Card, backward: bool) -> float:
         if isinstance(gradient := piece.call.get("grad_out", piece.call.get("grad_output")), Tensor):
             made_dense += dense_copy(gradient, card)
         return made_dense + _row_gradients(piece, card, rows, width)
-    reading = moved(piece, card, card[f"norm.row_share_{kind}"])
+    in_unit = named("rows in units", piece.nbytes / card.per_second(f"norm.row_bytes_{kind}"))
+    reading = joined(JOIN, moved(piece, card, stream_share(piece, card)), in_unit)
     return made_dense + card["norm.row_start"] + longest(reading, _by_row(rows, card, f"norm.rows_{kind}"))
 
 

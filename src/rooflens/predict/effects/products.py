@@ -5,7 +5,7 @@ empty. A tile costs its multiply-adds plus a fixed depth (filling the pipeline, 
 fewer tiles than units, the sum is split and partial sums are added. The library takes the fastest tile; so does this.
 Arithmetic and bytes overlap but for their ends: a norm with exponent 3 joins them. Form and depths: a trial on an H100.
 Rows that are no whole vectors of 16 bytes cost their bytes at a small share of the bandwidth. Cards that cannot hold
-their clock in products (T4, L4) are held back by power: FLOP/s are at most watts / joules.
+their clock in products (T4, L4) are held back by power: FLOP/s are at most watts / joules, whatever the tiles.
 Groups of rows (experts) have a kernel of their own, whose tiles belong to one group each.
 """
 
@@ -92,7 +92,8 @@ def contraction(piece: CallOnDevice, card: Card) -> float:
     """Seconds of any other matrix work: a share of the peak, or its bytes."""
     rate = full_rate(card, piece.precision)
     arithmetic = named("arithmetic", piece.matmul_flops / rate, flops=piece.matmul_flops, rate=rate)
-    return longest(arithmetic, stream(piece, card)) + card["product.start"]
+    held_back = at_full_power(card, piece.precision, piece.matmul_flops, arithmetic)
+    return longest(held_back, stream(piece, card)) + card["product.start"]
 
 
 def is_grouped(call: Call) -> bool:
@@ -112,7 +113,8 @@ def product_time(
         kept = cold * cached_share(held, card)
         cold, warm = cold - kept, warm + kept
     moving = bytes_time(cold, warm, cold + warm, card, card["product.streamed"])
-    return card["product.start"] + joined(card["product.join"], tiled(card, precision, m, n, k, batch), moving)
+    arithmetic = at_full_power(card, precision, 2.0 * batch * m * n * k, tiled(card, precision, m, n, k, batch))
+    return card["product.start"] + joined(card["product.join"], arithmetic, moving)
 
 
 @lru_cache(maxsize=50_000)
@@ -133,7 +135,7 @@ def _candidates(
     A unit works on several small tiles at once, up to a rate for all of them.
     """
     per_unit = full_rate(card, precision) / card.units / 2  # multiply-adds of a unit per second
-    depth = card[f"product.depth_{_kind(precision)}"]
+    depth = card[f"product.depth_{_kind(precision)}"] * _slowed(card, precision)
     adding = card["product.partial"] * 2 / card.per_second("stream.cached")
     lone = card["product.lone_fp32"] if _kind(precision) == "fp32" else 1.0
     for wide, thin, alone, together in tiles_of(card):
@@ -147,6 +149,15 @@ def _candidates(
                 break
 
 
+def _slowed(card: Card, precision: str) -> float:
+    """The rate of a unit over that of its generation: what a tile costs besides its products takes no longer by it.
+
+    Cards for games multiply 16-bit elements at half rate when they add in fp32.
+    """
+    full = card["product.unit_half"] * {"tf32": 0.5}.get(precision, float(precision in HALF))
+    return min(1.0, full_rate(card, precision) / card.cycles / full) if full else 1.0
+
+
 @lru_cache(maxsize=256)
 def tiles_of(card: Card) -> tuple[tuple[int, int, float, float], ...]:
     """Height and width of each tile, and the share of the full rate of one in a unit, and of several."""
@@ -155,14 +166,20 @@ def tiles_of(card: Card) -> tuple[tuple[int, int, float, float], ...]:
 
 @lru_cache(maxsize=512)
 def full_rate(card: Card, precision: str) -> float:
-    """FLOP/s of products with the largest tile: a share of the peak, less where power holds the card back."""
+    """FLOP/s of products with the largest tile, at the full clock: a share of the peak."""
     peak = card.rates.get(f"matmul.{precision}") or max(card.rates.get("vector.fp32", 0.0), SLOWEST)
-    kind = _kind(precision)
-    share = card[f"product.rate_{kind}"]
-    joules = card["product.joules_fp32" if kind == "fp32" else "product.joules_half"]
-    if joules and card.power:
-        share = min(share, card.power / (joules * peak))
-    return share * peak
+    return peak * card[f"product.rate_{_kind(precision)}"]
+
+
+def at_full_power(card: Card, precision: str, flops: float, arithmetic: float) -> float:
+    """Seconds of the arithmetic, or of its energy at the card's power: then the clock falls.
+
+    Units that wait take no power, so no tiles or waves make that longer.
+    """
+    if not card.power:
+        return arithmetic
+    joules = card["product.joules_fp32" if _kind(precision) == "fp32" else "product.joules_half"]
+    return longest(arithmetic, named("power", flops * joules / card.power, flops=flops))
 
 
 def _kind(precision: str) -> str:

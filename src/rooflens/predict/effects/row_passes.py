@@ -12,8 +12,8 @@ from math import ceil, prod
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.routing import CHOOSING, choosing
-from rooflens.predict.effects.streams import moved
-from rooflens.predict.terms import longest, named
+from rooflens.predict.effects.streams import moved, stream_share
+from rooflens.predict.terms import joined, longest, named
 from rooflens.records import Tensor
 
 THREADS, PER_UNIT = 512, 2048
@@ -23,6 +23,8 @@ VECTOR = 4
 """Columns that a thread takes at once, where their number allows."""
 LEAST_ROWS, MOST_ROWS = 16, 256
 """Rows that a thread adds."""
+JOIN = 3
+"""Exponent of the norm that joins the time of the memory with that of the units."""
 LONG = 4096
 """Elements of a row above which it is read twice."""
 
@@ -33,7 +35,7 @@ def row_passes(piece: CallOnDevice, card: Card) -> float:
         return choosing(piece, card)
     tensor = piece.call.inputs[0]
     if "softmax" in piece.call.name:
-        return card["rows.start"] + moved(piece, card, card["rows.long" if piece.row > LONG else "rows.share"])
+        return card["rows.start"] + _softmax(piece, card, piece.row > LONG)
     seconds = moved(piece, card, card["rows.share"])
     dims = piece.call.get("dim")
     if isinstance(dims, tuple) and dims and tensor.memory_format == "contiguous":
@@ -44,6 +46,13 @@ def row_passes(piece: CallOnDevice, card: Card) -> float:
     if isinstance(dims, tuple):
         seconds += column_parts(tensor, dims, card) * card["rows.part"]
     return card["rows.start_narrow" if piece.narrow else "rows.start"] + seconds
+
+
+def _softmax(piece: CallOnDevice, card: Card, long: bool) -> float:
+    """Seconds of rows: at the rate of the memory, or of a unit, which has few of them under way at once."""
+    moving = moved(piece, card, stream_share(piece, card))
+    in_unit = piece.nbytes / card.per_second("rows.row_bytes") / (card["rows.long"] if long else 1.0)
+    return joined(JOIN, moving, named("rows in units", in_unit))
 
 
 def column_parts(tensor: Tensor, dims: tuple[object, ...], card: Card) -> float:
