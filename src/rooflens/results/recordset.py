@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -32,7 +32,8 @@ from rooflens.records import (
 )
 from rooflens.results import frames
 from rooflens.results.chosen_records import any_of, check_conditions, hold_for_cases, meets
-from rooflens.results.several_runs import SeveralRuns, alike
+from rooflens.results.joined_records import Cut, joined_records
+from rooflens.results.kept_records import KeptRecords, Maker
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
 
@@ -66,33 +67,31 @@ class RecordSet(Displayed):
         devices: Mapping[str, Device] | None = None,
         failures: Iterable[Failure] = (),
         environment: Environment | None = None,
-        bounds: Bounds | None = None,
-        whole: Mapping[Case, Callable[[], Iterable[Record]]] | None = None,
+        origin: RecordSet | None = None,
+        whole: Mapping[Case, Maker] | None = None,
     ) -> None:
         """Gather records.
 
         Args:
             devices: the devices that the cases name, by name.
-            bounds: bounds that are known already, of records that this set shares with another.
+            origin: the set from which these records are cut; what is known of them already is not computed again.
             whole: makes the records of a case of which those given are sums over equal layers.
         """
-        self.summed = tuple(records)
-        self._whole = dict(whole or {})
+        self._kept = KeptRecords(summed=tuple(records), makers=dict(whole or {}))
         self.devices = dict(devices or {})
         self.failures = tuple(failures)
         self.environment = environment
-        self._bounds = Bounds() if bounds is None else bounds
+        self.summed = self._kept.summed
+        self._origin: KeptRecords = self._kept if origin is None else origin._origin
+        self._bounds: Bounds = Bounds() if origin is None else origin._bounds
         self._totals: dict[tuple[Phase | None, int, Way | None, int | None], Total] = {}
         self._split: tuple[tuple[Case, Source, RecordSet], ...] | None = None
         self._made: dict[object, Any] = {}
 
-    @cached_property
+    @property
     def records(self) -> tuple[Record, ...]:
         """All records; each layer of a model has its own."""
-        if not self._whole:
-            return self.summed
-        held = grouped_by(self.summed, lambda record: record.case)
-        return tuple(record for case, own in held.items() for record in self._all_of(case, own))
+        return self._kept.every if self._kept.makers else self.summed
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -136,24 +135,24 @@ class RecordSet(Displayed):
         summed = hold_for_cases(conditions)
         return RecordSet(
             (record for record in (self.summed if summed else self.records) if meets(record, conditions)),
-            whole=self._whole if summed else None,
+            whole=self._kept.makers if summed else None,
             devices=self.devices,
             failures=(failure for failure in self.failures if meets(failure, conditions)),
             environment=self.environment,
-            bounds=self._bounds,
+            origin=self,
         )
 
     @classmethod
     def union(cls, sets: Iterable[RecordSet]) -> RecordSet:
         """Return all sets together, the empty one of none; of their environments what all say alike is kept.
 
-        The same estimate in several is kept once; measurements of the same whole are samples of the same thing. Of what
-        was observed piece by piece each set is a run of its own, and the second one's case has ``run=2``; the same run
-        is kept once, and parts that `where` took from one set are of one run.
+        Parts of one estimate make the whole again, and what several hold is kept once. Measurements of the same whole
+        are samples of the same thing. Of what was observed piece by piece each set is a run of its own, and the second
+        one's case has ``run=2``; the same run is kept once, and parts that `where` took from one set are of one run.
 
         Raises:
             InvalidValue: something is no set; or two sets hold a device of the same name with other rates, or
-                estimates of the same case that differ: totals and bounds would change unseen.
+                different estimates of one case: totals and bounds would change unseen.
         """
         every = [*sets] or [cls(())]
         strangers: list[object] = [each for each in every if not isinstance(each, RecordSet)]
@@ -164,47 +163,31 @@ class RecordSet(Displayed):
         if len(every) == 1:
             return every[0]
         devices: dict[str, Device] = {}
-        whole: dict[Case, Callable[[], Iterable[Record]]] = {}
-        estimates: dict[Case, list[Record]] = {}
-        holder: dict[Case, RecordSet] = {}
-        records: list[Record] = []
-        runs = SeveralRuns()
-        origins = grouped_by(every, lambda each: id(each._bounds))  # what parts of a set share, once; equals may be two
-        chosen = {of: list({id(r): r for each in sets for r in each.summed}.values()) for of, sets in origins.items()}
         for each in every:
             for name, device in each.devices.items():
                 devices[name] = devices.get(name, device).joined(device)
-            own = grouped_by((r for r in each.summed if r.source == "estimate"), lambda r: r.case)
-            for case in own.keys() & estimates.keys():
-                if not holder[case]._estimates_alike(case, estimates[case], each, own[case]):
-                    what = f"the sets hold two different estimates of {case.label()!r}"
-                    raise InvalidValue(f"{what}; if these are two modules, give them names (name=)")
-            records += (r for r in each.summed if r.source == "estimate" and r.case not in estimates)
-            together = chosen.pop(id(each._bounds), ())  # with the first of them
-            records += runs.apart([r for r in together if r.source != "estimate"])
-            new = own.keys() - estimates.keys()
-            estimates |= {case: own[case] for case in new}
-            holder |= dict.fromkeys(new, each)
-            for case, make in each._whole.items():
-                whole.setdefault(case, make)
+        kept = joined_records(
+            [Cut(kept=each._kept, origin=each._origin, environment=each.environment) for each in every]
+        )
         return RecordSet(
-            records,
-            whole=whole,
+            kept.summed,
+            whole=kept.makers,
             devices=devices,
-            failures=(failure for each in every for failure in each.failures),
+            failures={id(failure): failure for each in every for failure in each.failures}.values(),
             environment=reduce(lambda one, other: one and other and one.common(other), (e.environment for e in every)),
-            bounds=every[0]._bounds if len(origins) == 1 else None,
+            origin=every[0] if len({id(each._origin) for each in every}) == 1 else None,
         )
 
-    def _estimates_alike(self, case: Case, ours: list[Record], other: RecordSet, its: list[Record]) -> bool:
-        """True if two sets hold the same estimate of a case; where one has all layers, so has the other to compare."""
-        if (case in self._whole) != (case in other._whole):
-            ours, its = [*self._all_of(case, ours)], [*other._all_of(case, its)]
-        return alike(ours, its)
-
     def with_records(self, records: Iterable[Record]) -> RecordSet:
-        """Return the same set with other records."""
-        return RecordSet(records, devices=self.devices, failures=self.failures, environment=self.environment)
+        """Return the same set with other records; some of its own are a part of it, as `where` returns one."""
+        given, own = tuple(records), set(map(id, self.records))
+        return RecordSet(
+            given,
+            devices=self.devices,
+            failures=self.failures,
+            environment=self.environment,
+            origin=self if own.issuperset(map(id, given)) else None,
+        )
 
     def once(self, make: Callable[[RecordSet], Made]) -> Made:
         """Return what a function makes of the set; it is made once."""
@@ -217,21 +200,13 @@ class RecordSet(Displayed):
         """Return one set per case and source, in order of appearance; always the same sets."""
         if self._split is None:
             held = grouped_by(self.summed, lambda record: (record.case, record.source))
-            more: dict[str, Any] = {"devices": self.devices, "environment": self.environment, "bounds": self._bounds}
+            more: dict[str, Any] = {"devices": self.devices, "environment": self.environment, "origin": self}
+            makers = self._kept.makers
             self._split = tuple(
-                (case, source, RecordSet(records, whole=self._whole_of([case]), **more))
+                (case, source, RecordSet(records, whole={case: makers[case]} if case in makers else None, **more))
                 for (case, source), records in held.items()
             )
         return self._split
-
-    def _all_of(self, case: Case, own: Sequence[Record]) -> Iterable[Record]:
-        """All records of a case of which the set holds `own`."""
-        if case not in self._whole or all(record.source != "estimate" for record in own):
-            return own
-        return (*self._whole[case](), *(record for record in own if record.source != "estimate"))
-
-    def _whole_of(self, cases: Iterable[Case]) -> dict[Case, Callable[[], Iterable[Record]]]:
-        return {case: self._whole[case] for case in cases if case in self._whole}
 
     def device(self) -> Device | None:
         """Return the device of the set's only case; None if it names none or the set does not hold it."""

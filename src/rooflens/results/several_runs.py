@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from rooflens.records import Case, Record, Source
 from rooflens.results.totals import grouped_by
 from rooflens.runs.options import FIRST_RUN, RUN
 
 
+@dataclass(slots=True)
 class SeveralRuns:
     """The runs that were seen so far, one set after the other."""
 
-    def __init__(self) -> None:
-        self._seen: dict[tuple[Case, Source], list[tuple[Case, Sequence[Record]]]] = {}
+    _seen: dict[tuple[Case, Source], list[tuple[Case, Sequence[Record]]]] = field(default_factory=dict)
 
     def apart(self, records: Sequence[Record]) -> Iterator[Record]:
         """Yield what the next set observed, less runs in pieces that were seen already.

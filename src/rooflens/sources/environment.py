@@ -32,7 +32,7 @@ def capture(command: Sequence[str] | None = None) -> Environment:
     """
     return Environment(
         rooflens=__version__,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
         command=harmless(sys.argv if command is None else command),
         versions={"python": platform.python_version(), **dict(_versions())},
         machine=_machine(),

@@ -1,0 +1,149 @@
+"""The records of several sets together: parts of one estimate make the whole again, runs stay side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from rooflens.errors import InvalidValue
+from rooflens.records import EVERY_PHASE, Case, Environment, Record
+from rooflens.results.first_difference import first_difference
+from rooflens.results.kept_records import KeptRecords, Maker
+from rooflens.results.several_runs import SeveralRuns, alike
+from rooflens.results.totals import grouped_by
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cut:
+    """What a set keeps.
+
+    Attributes:
+        origin: what is kept by the set from which it was cut; by itself, where it was not.
+        environment: where and when the records were made; None where nobody knows.
+    """
+
+    kept: KeptRecords
+    origin: KeptRecords
+    environment: Environment | None
+
+
+Place = tuple[Hashable, ...]
+
+
+def joined_records(cuts: Sequence[Cut]) -> KeptRecords:
+    """Return the records of several sets, in order of appearance.
+
+    Raises:
+        InvalidValue: two sets hold different estimates of one case; the message names what differs.
+    """
+    holders: dict[Case, list[Cut]] = {}
+    observed: dict[int, dict[int, Record]] = {}  # by origin: parts share records; equal ones may be two
+    for cut in cuts:
+        for case in cut.kept.estimates:
+            holders.setdefault(case, []).append(cut)
+        its = observed.setdefault(id(cut.origin), {})
+        its |= {id(record): record for record in cut.kept.summed if record.source != "estimate"}
+    runs, records, makers = SeveralRuns(), list[Record](), dict[Case, Maker]()
+    for cut in cuts:
+        for case in cut.kept.estimates:
+            if (holding := holders.pop(case, None)) is not None:
+                joined = cut.kept if len(holding) == 1 else _joined_estimate(case, holding)
+                records += joined.estimates[case]
+                makers |= {case: joined.makers[case]} if case in joined.makers else {}
+        records += runs.apart([*observed.pop(id(cut.origin), {}).values()])
+    return KeptRecords(summed=tuple(records), makers=makers)
+
+
+def _joined_estimate(case: Case, cuts: Sequence[Cut]) -> KeptRecords:
+    """Return what holds the estimate of a case of which each set holds all or a part."""
+    first = next((cut.kept for cut in cuts if case in cut.kept.makers), cuts[0].kept)
+    sums, records = case in first.makers, first.estimates[case]
+    if all((case in cut.kept.makers) == sums and alike(records, cut.kept.estimates[case]) for cut in cuts):
+        return first
+    apart: list[list[Cut]] = []
+    for cut in cuts:
+        same = next((group for group in apart if _of_one_estimate(case, group[0], cut)), None)
+        apart.append([cut]) if same is None else same.append(cut)
+    parts = [_united(case, [cut.kept.estimate(case) for cut in same]) for same in apart]
+    for one, other in combinations(parts, 2):
+        _check_equal(case, one, other)
+    together = _united(case, parts)
+    if not sums:
+        origins = {id(cut.origin): cut.origin.estimate(case) for cut in cuts}.values()
+        return KeptRecords(summed=tuple(_in_order(together, max(origins, key=len))))
+    if (stranger := _beyond(together, first.estimate(case))) is not None:
+        raise _different(case, f"only one has {_words(stranger)}")
+    return first
+
+
+def _of_one_estimate(case: Case, one: Cut, other: Cut) -> bool:
+    """True if both sets are cut from one, or hold records that were made at once."""
+    if one.origin is other.origin or (one.environment is not None and one.environment == other.environment):
+        return True
+    return (
+        one.kept.estimates[case][0].case is other.kept.estimates[case][0].case
+    )  # which they share since they were made
+
+
+def _in_order(records: Sequence[Record], whole: Sequence[Record]) -> Sequence[Record]:
+    """Return parts of an estimate in the order in which it runs; of its phases, where `whole` is a part too."""
+    order = {_place(record): n for n, record in enumerate(whole)}
+    if all(_place(record) in order for record in records):
+        return sorted(records, key=lambda record: order[_place(record)])
+    return sorted(records, key=lambda r: EVERY_PHASE.index(r.phase) if r.phase else len(EVERY_PHASE))
+
+
+def _place(record: Record) -> Place:
+    """Where a record stands in its estimate, which has one for each place."""
+    piece = (record.scope, record.phase, record.path, record.kind, record.name)
+    return (*piece, record.recomputed, record.tokens, record.call)
+
+
+def _united(case: Case, parts: Sequence[Sequence[Record]]) -> Sequence[Record]:
+    """Return the records of parts of one estimate, those of each place from the first that has it.
+
+    Raises:
+        InvalidValue: two parts tell of one place what differs.
+    """
+    together: dict[Place, list[Record]] = {}
+    for part in parts:
+        for place, records in grouped_by(part, _place).items():
+            same = together.setdefault(place, records)[0]
+            if not alike([same], records[:1]):
+                its, theirs = replace(same, notes=()), replace(records[0], notes=())
+                raise _different(case, f"{first_difference(its, theirs)} ({_words(same)})")
+    return [record for records in together.values() for record in records]
+
+
+def _check_equal(case: Case, one: Sequence[Record], other: Sequence[Record]) -> None:
+    """Raise InvalidValue where two sets, which were made one after the other, do not hold one estimate.
+
+    One may hold a part of the other; a whole, which has the record of the model, is no part.
+    """
+    _united(case, (one, other))
+    wholes = [any(record.scope == "model" for record in part) for part in (one, other)]
+    only = _beyond(one, other), _beyond(other, one)
+    if all(only) or (wholes[1] and only[0]) or (wholes[0] and only[1]):
+        told = [_words(record) for record in only if record is not None]
+        raise _different(case, f"only one has {', and only the other '.join(told)}")
+
+
+def _beyond(records: Sequence[Record], others: Sequence[Record]) -> Record | None:
+    """The first record whose place none of the others has."""
+    places = set(map(_place, others))
+    return next((record for record in records if _place(record) not in places), None)
+
+
+def _different(case: Case, how: str) -> InvalidValue:
+    advice = "if these are two modules, give them names (name=)"
+    return InvalidValue(f"the sets hold two different estimates of {case.label()!r}: {how}; {advice}")
+
+
+def _words(record: Record) -> str:
+    """A piece of a model in words."""
+    if record.scope == "model":
+        return "the model"
+    sizes = ", ".join("x".join(map(str, each.shape)) for each in record.call.inputs) if record.call else ""
+    called = f"{record.name or record.kind or record.scope}{f' of {sizes}' if sizes else ''}"
+    return f"{called} in {record.path or 'the model'}{f', {record.phase}' if record.phase else ''}"
