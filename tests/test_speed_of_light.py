@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from tests.test_counters_joined import counted
 
 import rooflens as rl
+from rooflens.errors import InvalidValue
 from rooflens.records import Ceiling, Device, Record, Timing, Work
 from rooflens.report.part_tables import PartRow, part_rows
 from rooflens.results import RecordSet, join
@@ -100,3 +103,34 @@ def test_without_a_device_or_counted_work_no_share_is_known(devices: dict[str, D
 def rows(found: RecordSet) -> list[PartRow]:
     (item,) = join(found)
     return part_rows(item, "kernel")
+
+
+def test_the_summary_of_counted_runs_has_the_shares_of_each_phase_and_of_the_step() -> None:
+    """In 2 + 2 s 1000 of 4000 FLOP on tensor cores, 10 of 40 bytes of DRAM; then in 6 s 1500 of 6000, 30 of 60.
+
+    The step in 10 s: 2500 of 10,000 and 40 of 100, which is neither the mean nor the sum of the phases.
+    """
+    kernels = [
+        kernel("gemm", 2.0, {"matmul.bf16": 1000.0}, {"dram": 5.0}, phase="forward"),
+        kernel("copy", 2.0, {}, {"dram": 5.0}, phase="forward"),
+        kernel("gemm", 6.0, {"matmul.bf16": 1500.0}, {"dram": 30.0}, phase="backward"),
+    ]
+    found = RecordSet(kernels, devices={DEVICE.name: DEVICE})
+    lines = list(csv.DictReader(rl.table(found, format="csv").splitlines()))
+    assert [
+        (line["phase"], *(line[f"{place}_share"] for place in ("tensor_cores", "l2", "dram"))) for line in lines
+    ] == [("forward", "0.25", "", "0.25"), ("backward", "0.25", "", "0.5"), ("step", "0.25", "", "0.4")]
+    total = rl.table(found, by="family", format="csv", columns=["dram_share"]).splitlines()[-1]
+    assert total.endswith("0.4")
+    text = rl.table(found, width=80, by="phase")
+    assert re.search(r"of DRAM +25.0 % +50.0 % +40.0 %", text)
+    assert "share of a ceiling" in text
+
+
+def test_a_summary_without_counted_work_has_no_shares() -> None:
+    timed = kernel("gemm", 2.0, {}, {})
+    algorithmic = replace(timed, work=Work(flops={"matmul.bf16": 10.0}, bytes={"dram": 1.0}))
+    found = RecordSet([algorithmic], devices={DEVICE.name: DEVICE})
+    assert "dram_share" not in rl.table(found, format="csv").splitlines()[0]
+    with pytest.raises(InvalidValue, match="no column 'dram_share' in this table"):
+        rl.table(found, by="phase", columns=["dram_share"])

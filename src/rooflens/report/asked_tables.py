@@ -12,7 +12,7 @@ from rooflens.report.arranged import IN_ORDER, TableView, arranged, column_numbe
 from rooflens.report.columns import CASE, PROFILED_TIME
 from rooflens.report.figures.case_pieces import PieceKind
 from rooflens.report.module_tables import LAYER_COLUMNS, at_depth, layer_table
-from rooflens.report.part_tables import PART_COLUMNS, SHOWN, part_table
+from rooflens.report.part_tables import CEILINGS, PART_COLUMNS, SHOWN, part_table
 from rooflens.report.summary import SUMMARY_COLUMNS, summary, whole_steps
 from rooflens.report.table import COUNT, Table, Value
 from rooflens.report.text_formats import json_rows
@@ -33,7 +33,7 @@ def check_columns(view: TableView) -> None:
         InvalidValue: the column is not known; near names are told.
     """
     if view.by in (None, "model", "phase"):
-        columns = SUMMARY_COLUMNS
+        columns = (*SUMMARY_COLUMNS, *CEILINGS)
     else:
         columns = LAYER_COLUMNS if view.by == "module" else PART_COLUMNS[view.by]
     for name in (*view.columns, *([view.sort] if view.sort not in (None, IN_ORDER) else [])):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from rooflens.compare.speed_of_light import ceiling_shares
 from rooflens.records import Case, Phase
 from rooflens.report.answer_table import IN_TOKENS, answer_column, expected_columns, notes_on_tokens
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import BOUNDS, CASE, EXPECTED, PHASE, ROOM, SOURCE, WAITS, WORK, at_least
 from rooflens.report.expected_notes import waiting_notes
 from rooflens.report.one_step import of_one_step
+from rooflens.report.part_tables import CEILINGS
+from rooflens.report.part_tables import NOTE as CEILING_NOTE
 from rooflens.report.profile_notes import profile_notes
 from rooflens.report.sweep_notes import batch_notes
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build, percent
@@ -77,6 +80,20 @@ class _Row:
     as_written: float | None = None
     room: Room | None = None
     failed: str | None = None
+
+    @property
+    def counted(self) -> bool:
+        """True if hardware counters saw its work."""
+        work = None if self.total is None else self.total.as_written.work
+        return work is not None and work.origin == "executed"
+
+    @property
+    def ceilings(self) -> Mapping[str, float | None]:
+        """By place the share of its ceiling that counted work reaches in the measured time."""
+        if not self.counted or self.total is None or self.measured is None:
+            return {}
+        worked = [record for record in self.total.records if record.work is not None]
+        return ceiling_shares(worked, self.evidence.device, self.measured.seconds)
 
     @property
     def noisy(self) -> bool:
@@ -201,9 +218,11 @@ def summary(rs: RecordSet) -> Table:
     shown = _shown_here(rows)
     spans = [row.measured.span for row in rows if row.measured is not None]
     headers = {_MEASURED: "busy"} if spans and None not in spans else {}
+    more = {EFFICIENCY.name: CEILINGS} if any(row.counted for row in rows) else {}
     columns = [
         replace(column, show=shown.get(column.key, column.show), header=headers.get(column.key, column.header))
-        for column in SUMMARY_COLUMNS
+        for one in SUMMARY_COLUMNS
+        for column in (one, *more.get(one.key, ()))
     ]
     return build("Summary", of_one_step(columns, (row.total for row in rows)), rows, notes=notes)
 
@@ -332,6 +351,8 @@ def _notes_on_times(timed: Sequence[_Row]) -> Iterator[str]:
     for row in timed:
         if row.only is None and row.measured is not None and row.measured.pooled > 1:
             yield f"{row.case.label()}: samples of {row.measured.pooled} measurements pooled"
+    if any(row.counted and any(row.ceilings.values()) for row in timed):
+        yield CEILING_NOTE
     yield from _notes_on_executed([row for row in timed if row.only is None and row.evidence.estimate is not None])
 
 
