@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,8 +16,8 @@ from hypothesis import strategies as st
 import rooflens as rl
 from rooflens.compare import compare_kernels
 from rooflens.compare.kernel_pairs import spelling
-from rooflens.errors import AmbiguousResult, Incomparable
-from rooflens.records import Case, Record, Timing, Work
+from rooflens.errors import AmbiguousResult, Incomparable, InvalidValue
+from rooflens.records import LEVELS, Case, Record, Timing, Work
 from rooflens.results import RecordSet
 
 DATA = Path(__file__).parent / "data" / "ncu"
@@ -137,3 +139,73 @@ def test_no_launch_is_lost_or_doubled(before: Sequence[str], after: Sequence[str
     assert [item.before for item in found.launches if item.before is not None] == list(one)
     assert Counter(item.name for item in found.launches if item.after is not None) == Counter(after)
     assert sum(item.paired for item in found.launches) == (Counter(before) & Counter(after)).total()
+
+
+def counted(path: str, seconds: float, flops: float, moved: tuple[float, float, float], **more: object) -> Record:
+    """A launch in a module; bytes of DRAM, L2 and L1."""
+    work = Work(flops={"matmul.bf16": flops}, bytes=dict(zip(LEVELS, moved, strict=True)), origin="executed")
+    record = replace(launch("gemm", seconds), path=path, work=work, phase="forward", kind="matmul")
+    return replace(record, **more)  # type: ignore[arg-type]
+
+
+def before_and_after() -> tuple[RecordSet, RecordSet]:
+    """In fc 2 x 2 + 1 s become 4 s, 2 x 100 + 50 FLOP become 500; head is gone, and tail is new."""
+    before = [
+        counted("fc", 2, 100, (10, 20, 40), calls=2),
+        counted("fc", 1, 50, (5, 10, 20)),
+        counted("head", 1, 8, (1, 1, 1)),
+    ]
+    after = [counted("fc", 4, 500, (50, 25, 100)), counted("tail", 3, 8, (1, 1, 1), phase="backward")]
+    return RecordSet(before), RecordSet(after)
+
+
+def test_two_counted_steps_are_put_side_by_side_by_module() -> None:
+    found = compare_kernels(*before_and_after(), by="module")
+    tail, fc, head = found.kernels  # which changed by 3, -1 and -1 s
+    assert (fc.name, fc.before.launches, fc.after.launches, fc.before.seconds, fc.after.seconds) == ("fc", 3, 1, 5, 4)
+    assert (fc.ratio, fc.gained, fc.before.flops, fc.flops_ratio) == (0.8, -1, 250, 2.0)
+    assert [fc.before.bytes[level] for level in LEVELS] == [25, 50, 100]
+    assert [fc.bytes_ratio(level) for level in LEVELS] == [2.0, 0.5, 1.0]
+    assert (tail.name, tail.ratio, tail.gained, tail.before.launches) == ("tail", None, 3, 0)
+    assert (head.name, head.ratio, head.gained) == ("head", None, -1)
+    assert (found.total.before.seconds, found.total.after.seconds, found.total.after.flops) == (6, 7, 508)
+
+
+def test_phases_and_families_are_put_side_by_side_too() -> None:
+    forward, backward = sorted(
+        compare_kernels(*before_and_after(), by="phase").kernels, key=lambda each: -len(each.name)
+    )[::-1]
+    assert (forward.name, forward.before.seconds, forward.after.seconds) == ("forward", 6, 4)
+    assert (backward.name, backward.before.launches, backward.after.seconds) == ("backward", 0, 3)
+    (products,) = compare_kernels(*before_and_after(), by="family").kernels
+    assert (products.name, products.ratio) == ("matmul", 7 / 6)
+
+
+def test_what_launches_do_not_tell_is_no_side_by_side() -> None:
+    with pytest.raises(Incomparable, match="the first side does not tell the module of any of its kernels"):
+        compare_kernels(launches(("a", 1)), before_and_after()[1], by="module")
+    with pytest.raises(InvalidValue, match="not put together by 'op'; known: kernel, phase, module, family"):
+        rl.compare(*before_and_after(), by="op", question="kernels")
+
+
+def test_pieces_of_two_counted_steps_are_shown_with_every_level(tmp_path: Path) -> None:
+    """Beside an estimate, as `rooflens counters` writes it, pieces are asked of the kernels too."""
+    sides = before_and_after()
+    case = Case(model="mine", batch=1)
+    estimate = Record(case=case, source="estimate", scope="op", work=Work(flops={"matmul.bf16": 8}))
+    files = [
+        RecordSet([*(replace(r, case=case) for r in side), estimate]).save(tmp_path / f"{n}.jsonl")
+        for n, side in enumerate(sides)
+    ]
+    assert type(rl.compare(*files)).__name__ == "RunComparison"
+    shown = rl.table(rl.compare(*files, by="module"), width=80)
+    assert re.search(r"fc +3 +1 +5.00 s +4.00 s +0.8 +-1.00 s", shown)
+    assert re.search(r"fc +250 +500 +2.00 +25.0 B +50.0 B +2.00", shown)
+    assert re.search(r"fc +50.0 B +25.0 B +0.5 +100 B +100 B +1.00", shown)
+    assert "without a partner" not in shown
+    lines = list(csv.DictReader(rl.table(rl.compare(*files, by="module"), format="csv").splitlines()))
+    assert [(line["module"], line["l2_ratio"], line["seconds_before"]) for line in lines] == [
+        ("tail", "", ""),
+        ("fc", "0.5", "5"),
+        ("head", "", "1"),
+    ]

@@ -46,7 +46,7 @@ One = RecordSet | str | Path
 _TAKES: Mapping[Question, frozenset[str]] = {
     "runs": frozenset({"across", "force"}),
     "evidence": frozenset({"by"}),
-    "kernels": frozenset(),
+    "kernels": frozenset({"by"}),
     "devices": frozenset({"baseline", "prices", "time"}),
     "correlation": frozenset({"time", "against", "phase"}),
     "scaling": frozenset({"time", "over", "phase"}),
@@ -90,7 +90,8 @@ def compare(
             - ``answers``: times of tokens, rates, energies and costs, case beside case.
         across: of ``runs``: fields of the case, or options, that may differ, like ``["dtype"]``.
         force: of ``runs``: compare although the environments forbid it.
-        by: of ``evidence``: ``case`` (default), ``phase``, ``module``, ``family`` or ``op``.
+        by: of ``evidence``: ``case`` (default), ``phase``, ``module``, ``family`` or ``op``; of ``kernels``: ``kernel``
+            (default), ``phase``, ``module`` or ``family``.
         baseline: of ``devices``: the device that the others are put beside; default: the first.
         prices: of ``devices``: price by device for an hour, in a currency of yours; or a TOML file of them.
         time: ``measured``, ``predicted`` or ``bound``; default: measured if anything was.
@@ -115,7 +116,7 @@ def compare(
     if not sources:
         raise InvalidValue("compare needs something to compare: record sets, or files")
     sets = [_side(source) for source in sources]
-    asked = question or default_question(sets)
+    asked = question or default_question(sets, pieces="by" in options)
     if asked not in QUESTIONS:
         raise InvalidValue(f"unknown question {asked!r}; known: {', '.join(QUESTIONS)}")
     alien = sorted(options.keys() - _TAKES[asked])
@@ -142,7 +143,7 @@ def _two_sides(question: Question, sets: Sequence[RecordSet], options: Mapping[s
         comparison: Comparison = compare_runs(before, after, **options)
         doubts = {which: [*_findings(side)] for which, side in zip(SIDES, sets, strict=True)}
     else:
-        comparison = compare_kernels(before, after)
+        comparison = compare_kernels(before, after, **options)
         doubts = {which: [*doubts_of(join(side)), *_findings(side)] for which, side in zip(SIDES, sets, strict=True)}
     return _doubting(comparison, of_sides(doubts))
 
@@ -171,8 +172,14 @@ def _canonical(options: Mapping[str, Any], records: RecordSet) -> dict[str, Any]
     }
 
 
-def default_question(sets: Sequence[RecordSet]) -> Question:
-    """What sets most likely ask: two of the same steps are runs, two of kernels are kernels, estimates a ranking."""
+def default_question(sets: Sequence[RecordSet], *, pieces: bool = False) -> Question:
+    """What sets most likely ask: two of the same steps are runs, two of kernels are kernels, estimates a ranking.
+
+    Args:
+        pieces: some pieces of the steps are asked for, which runs have not.
+    """
+    if pieces and len(sets) == 2 and _launching(sets[0]) & _launching(sets[1]):
+        return "kernels"
     if len(sets) == 2 and all(_measured(records) for records in sets):
         return "runs"
     if len(sets) == 2 and all(any(map(is_launch, records)) and "estimate" not in records.sources for records in sets):
@@ -188,6 +195,11 @@ def default_question(sets: Sequence[RecordSet]) -> Question:
 
 def _measured(records: RecordSet) -> bool:
     return any(r.source == "measure" and r.scope == "model" and r.timing is not None for r in records)
+
+
+def _launching(records: RecordSet) -> set[Source]:
+    """Who saw launches."""
+    return {record.source for record in records if is_launch(record)}
 
 
 def _in_pieces(records: RecordSet) -> set[tuple[Case, Source]]:

@@ -64,6 +64,7 @@ class Percent(OptionType):
         "rooflens compare fp32.jsonl bf16.jsonl --across dtype",
         "rooflens compare estimate.jsonl measure.jsonl counters.csv --by module",
         "rooflens compare old.csv new.csv --question kernels",
+        "rooflens compare counted.jsonl after.jsonl --by module",
         "rooflens compare a.jsonl --question devices --price t4=0.4 --price h200=3.5",
         "rooflens compare study.jsonl --question correlation -o correlation.tex",
         "rooflens compare a.jsonl --question throughput --chart throughput -o a.html",
@@ -99,7 +100,7 @@ class Percent(OptionType):
     help=f"What may differ between the sides: {', '.join(FIELDS)}, or an option like channels_last. Repeatable.",
 )
 @click.option("--force", is_flag=True, default=None, help="Compare runs even if their environments are not comparable.")
-@click.option("--by", type=OneOf(PIECES), help="The pieces to join (evidence).  [default: case]")
+@click.option("--by", type=OneOf(PIECES), help="The pieces to join (evidence); of kernels phase, module or family.")
 @click.option("--baseline", help="The device that others are compared with (devices); default: the first.")
 @price_option
 @click.option("--time", type=OneOf(TIMES), help="Which time to use; default: measured if anything was.")

@@ -1,20 +1,30 @@
-"""Two files of kernels: launch against launch, by name and then by order."""
+"""Two files of kernels: launch against launch, by name and then by order; and by phase, module or family."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import Literal, get_args
 
 from rooflens.compare.doubts import Doubtful
-from rooflens.errors import AmbiguousResult, Incomparable
-from rooflens.records import Record
+from rooflens.errors import AmbiguousResult, Incomparable, InvalidValue
+from rooflens.records import LEVELS, Record
 from rooflens.results import RecordSet
 from rooflens.results.quantities import ratio
 from rooflens.results.totals import grouped_by
 
+LaunchedBy = Literal["kernel", "phase", "module", "family"]
+_KEYS: Mapping[LaunchedBy, Callable[[Record], str]] = {
+    "kernel": lambda record: spelling(record.name),
+    "phase": lambda record: record.phase or "",
+    "module": lambda record: record.path,
+    "family": lambda record: record.kind,
+}
+LAUNCHED_BY: tuple[LaunchedBy, ...] = get_args(LaunchedBy)
+"""What launches of two files are put together by."""
 _CAST = re.compile(r"\([a-zA-Z_][\w ]*\)(?=-?\d)")
 _NAMESPACE = re.compile(r"(?:\w+|<unnamed>|\(anonymous namespace\))::")
 
@@ -40,17 +50,22 @@ class LaunchPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSum:
-    """All launches of a name on one side: times, executed FLOP and DRAM bytes together, None where one is unknown."""
+    """Some launches of one side: times, executed FLOP and bytes by level together, None where one is unknown."""
 
     launches: int
     seconds: float | None
     flops: float | None
-    dram: float | None
+    bytes: Mapping[str, float | None]
+
+    @property
+    def dram(self) -> float | None:
+        """Bytes of DRAM."""
+        return self.bytes["dram"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """All launches of a name."""
+    """All launches of a name, or of a phase, module or family."""
 
     name: str
     before: KernelSum
@@ -59,7 +74,7 @@ class Kernel:
     @property
     def ratio(self) -> float | None:
         """Seconds after over seconds before; None where a side has no such launch or no times."""
-        return ratio(self.after.seconds, self.before.seconds) if self.before.launches and self.after.launches else None
+        return self._ratio(self.after.seconds, self.before.seconds)
 
     @property
     def gained(self) -> float | None:
@@ -68,16 +83,30 @@ class Kernel:
             return None
         return self.after.seconds - self.before.seconds
 
+    @property
+    def flops_ratio(self) -> float | None:
+        """FLOP after over FLOP before."""
+        return self._ratio(self.after.flops, self.before.flops)
+
+    def bytes_ratio(self, level: str) -> float | None:
+        """Bytes of a level after over those before."""
+        return self._ratio(self.after.bytes[level], self.before.bytes[level])
+
+    def _ratio(self, after: float | None, before: float | None) -> float | None:
+        return ratio(after, before) if self.before.launches and self.after.launches else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelComparison(Doubtful):
     """Two files of kernels.
 
     Attributes:
+        by: what launches are put together by.
         launches: in the order of the first file, then those that only the second has.
-        kernels: by name, the largest change of time first; `total`: all of them.
+        kernels: by that, the largest change of time first; `total`: all of them.
     """
 
+    by: LaunchedBy
     launches: tuple[LaunchPair, ...]
     kernels: tuple[Kernel, ...]
     total: Kernel
@@ -93,23 +122,33 @@ class KernelComparison(Doubtful):
         return tuple(launch for launch in self.launches if launch.before is None)
 
 
-def compare_kernels(before: RecordSet, after: RecordSet) -> KernelComparison:
-    """Return the launches of two files, the n-th of a name against the n-th of the same name.
+def compare_kernels(before: RecordSet, after: RecordSet, by: str = "kernel") -> KernelComparison:
+    """Return the launches of two files, the n-th of a name against the n-th of the same name, and their sums.
 
     Names are the same whether or not they spell out namespaces and casts (:func:`spelling`): pages of ncu differ there.
     A file of a profiler holds operations as well, each with the time of its kernels: they are compared likewise.
 
+    Args:
+        by: what is summed: launches of a ``kernel``, ``phase``, ``module`` or ``family``.
+
     Raises:
-        Incomparable: a side holds no launch and no timed operation.
+        Incomparable: a side holds no launch and no timed operation, or does not tell of what module ... any of them is.
         AmbiguousResult: a side holds those of several cases.
+        InvalidValue: launches are not summed by that.
     """
-    one, other = (_launches(records, which) for records, which in ((before, "first"), (after, "second")))
-    launches = tuple(_paired(one, other))
-    ours, theirs = _by_name(one), _by_name(other)
-    sides = [(ours.get(key, []), theirs.get(key, [])) for key in dict.fromkeys((*ours, *theirs))]
-    kernels = [Kernel(name=(us or them)[0].name, before=_side(us), after=_side(them)) for us, them in sides]
+    wanted = next((each for each in LAUNCHED_BY if each == by), None)
+    if wanted is None:
+        raise InvalidValue(f"kernels are not put together by {by!r}; known: {', '.join(LAUNCHED_BY)}")
+    one, other = (_launches(records, wanted, which) for records, which in ((before, "first"), (after, "second")))
+    ours, theirs = (grouped_by(side, _KEYS[wanted]) for side in (one, other))
+    sides = {key: (ours.get(key, []), theirs.get(key, [])) for key in dict.fromkeys((*ours, *theirs))}
+    kernels = [
+        Kernel(name=(us or them)[0].name if by == "kernel" else key, before=_side(us), after=_side(them))
+        for key, (us, them) in sides.items()
+    ]
     return KernelComparison(
-        launches=launches,
+        by=wanted,
+        launches=tuple(_paired(one, other)),
         kernels=tuple(sorted(kernels, key=lambda kernel: -abs(kernel.gained or 0))),
         total=Kernel(name="", before=_side(one), after=_side(other)),
     )
@@ -135,7 +174,7 @@ def spelling(name: str) -> str:
     return re.sub(r"\s*([<>(),*&\[\]])\s*", r"\1", plain).strip()
 
 
-def _launches(records: RecordSet, which: str) -> list[Record]:
+def _launches(records: RecordSet, by: LaunchedBy, which: str) -> list[Record]:
     """Return the launches of one side: those of one case, since another case has launches of its own."""
     launches = [record for record in records if is_launch(record)]
     cases = list(dict.fromkeys(record.case for record in launches))
@@ -150,12 +189,14 @@ def _launches(records: RecordSet, which: str) -> list[Record]:
             f"the {which} side holds the kernels of {len(cases)} cases ({listed}); narrow it with where(...), or give a"
             " file per case"
         )
+    if not any(map(_KEYS[by], launches)):
+        raise Incomparable(f"the {which} side does not tell the {by} of any of its kernels; compare it by kernel")
     return launches
 
 
 def _paired(before: Sequence[Record], after: Sequence[Record]) -> Iterator[LaunchPair]:
     """Every launch of the first side with its partner, then those of the second side that have none."""
-    partners = _by_name(after)
+    partners = grouped_by(after, _KEYS["kernel"])
     seen: Counter[str] = Counter()
     for record in before:
         key = spelling(record.name)
@@ -169,17 +210,19 @@ def _paired(before: Sequence[Record], after: Sequence[Record]) -> Iterator[Launc
             yield LaunchPair(name=record.name, number=number, before=None, after=record)
 
 
-def _by_name(records: Iterable[Record]) -> Mapping[str, list[Record]]:
-    return grouped_by(records, lambda record: spelling(record.name))
-
-
 def _side(items: Sequence[Record]) -> KernelSum:
     return KernelSum(
         launches=sum(record.calls for record in items),
         seconds=_sum(r.seconds for r in items),
         flops=_sum(None if r.work is None or r.work.missing else r.work.total_flops * r.calls for r in items),
-        dram=_sum(None if r.work is None else (r.work * r.calls).bytes.get("dram") for r in items),
+        bytes={level: _sum(_moved(r, level) for r in items) for level in LEVELS},
     )
+
+
+def _moved(record: Record, level: str) -> float | None:
+    """The bytes of all calls of a record at a level."""
+    moved = None if record.work is None else record.work.bytes.get(level)
+    return None if moved is None else moved * record.calls
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

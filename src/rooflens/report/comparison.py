@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rooflens.compare import (
     Advice,
@@ -28,13 +29,13 @@ from rooflens.compare.doubts import Doubtful
 from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.uncertainty import LEVEL
 from rooflens.errors import InvalidValue
-from rooflens.records import Case
+from rooflens.records import LEVELS, Case
 from rooflens.report.advice import advice_table
 from rooflens.report.columns import CASE, PHASE, ROOM, case_columns, p_entry, whole
 from rooflens.report.kernel_names import with_short_names
 from rooflens.report.ranking import ranking_for_files, ranking_tables
 from rooflens.report.series import asked_table, correlation_table, exponent_table, phases_table, sweep_table
-from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, at, build
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, at, build
 from rooflens.results import Time
 
 STEP = "step"
@@ -237,13 +238,13 @@ def _short(kernel: str) -> Entry:
     return Entry(kernel, label=short if len(short) <= _LONGEST else short[: _LONGEST - 3] + "...")
 
 
-def _both(key: str, header: str, unit: str, show: Literal["always", "room"] = "always") -> Iterator[Column]:
+def _both(key: str, header: str, unit: str, show: Show = "always", path: str = "") -> Iterator[Column]:
     """Yield the columns of an amount on both sides; what a side does not launch has no amount there."""
 
     def read(side: str) -> Callable[[Any], int | float | None]:
         def amount(kernel: Any) -> int | float | None:
             what = getattr(kernel, side)
-            return whole(getattr(what, key)) if what.launches or key == "launches" else None
+            return whole(at(what, (path or key).split("."))) if what.launches or key == "launches" else None
 
         return amount
 
@@ -251,15 +252,35 @@ def _both(key: str, header: str, unit: str, show: Literal["always", "room"] = "a
         yield Column(f"{key}_{side}", f"{header} {side}", unit, read(side), group=key, show=show)
 
 
+_RATIO = Column("ratio", "ratio", group="seconds")
+_GREW = Column("gained", "grew by", "s", group="seconds")
 _KERNEL = (
     Column("kernel", "kernel", read=lambda kernel: _short(kernel.name), align="left"),
     *_both("launches", "launches", COUNT),
     *_both("seconds", "time", "s"),
-    Column("ratio", "ratio", group="seconds"),
-    Column("gained", "grew by", "s", group="seconds"),
+    _RATIO,
+    _GREW,
     *_both("flops", "FLOP", "FLOP", "room"),
     *_both("dram", "DRAM", "B", "room"),
 )
+
+
+def _pieces(by: str) -> Iterator[Column]:
+    """Yield the columns of launches by phase, module or family: what each level moved, too."""
+    unknown = {"module": "(the model itself)"}.get(by, "(unknown)")
+    yield Column(by, by, read=lambda row: Entry(row.name, label=row.name or unknown), align="left")
+    for column in (*_KERNEL[1:5], replace(_RATIO, header="time ratio"), _GREW):
+        yield replace(column, group="time")
+    ratios = {level: partial(lambda row, level: row.bytes_ratio(level), level=level) for level in LEVELS}
+    for key, header, unit, group in (
+        ("flops", "FLOP", "FLOP", "work"),
+        *((level, level.upper(), "B", "work" if level == "dram" else "caches") for level in LEVELS),
+    ):
+        for column in _both(key, header, unit, path="" if key == "flops" else f"bytes.{key}"):
+            yield replace(column, group=group)
+        yield Column(f"{key}_ratio", f"{header} ratio", read=ratios.get(key, f"{key}_ratio"), group=group)
+
+
 _LAUNCH = (
     Column("kernel", "kernel", read=lambda launch: _short(launch.name), align="left"),
     Column("number", "launch", COUNT),
@@ -275,9 +296,14 @@ _LAUNCH = (
 
 
 def kernel_tables(compared: KernelComparison) -> list[Table]:
-    """Return one row per kernel, the largest change first; then the launches that have no partner."""
+    """Return one row per kernel, phase, module or family, the largest change first; then launches without a partner."""
+    total = replace(compared.total, name="all")
+    if compared.by != "kernel":
+        columns, title = _pieces(compared.by), f"Kernels by {compared.by}"
+        notes = ["ratio: after over before; a single step says nothing of chance"]
+        return [build(title, columns, compared.kernels, total=total, notes=notes)]
     notes = ["the n-th launch of a name is put beside the n-th of that name; a single launch says nothing of chance"]
-    tables = [build("Kernels", _KERNEL, compared.kernels, total=replace(compared.total, name="all"), notes=notes)]
+    tables = [build("Kernels", _KERNEL, compared.kernels, total=total, notes=notes)]
     alone = [*compared.only_before, *compared.only_after]
     if alone:
         tables.append(build("Launches without a partner", _LAUNCH, alone))
