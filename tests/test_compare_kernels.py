@@ -171,6 +171,13 @@ def test_two_counted_steps_are_put_side_by_side_by_module() -> None:
     assert (found.total.before.seconds, found.total.after.seconds, found.total.after.flops) == (6, 7, 508)
 
 
+def test_what_only_sums_in_another_order_did_not_grow() -> None:
+    """0.1 + 0.2 + 0.3 is 0.6000000000000001, 0.3 + 0.3 is 0.6."""
+    found = compare_kernels(launches(("a", 0.1), ("b", 0.5)), launches(("a", 0.1), ("b", 0.5)), by="kernel")
+    thirds = replace(found.total, before=replace(found.total.before, seconds=0.1 + 0.2 + 0.3))
+    assert replace(thirds, after=replace(thirds.after, seconds=0.3 + 0.3)).gained == 0
+
+
 def test_phases_and_families_are_put_side_by_side_too() -> None:
     forward, backward = sorted(
         compare_kernels(*before_and_after(), by="phase").kernels, key=lambda each: -len(each.name)
@@ -209,3 +216,9 @@ def test_pieces_of_two_counted_steps_are_shown_with_every_level(tmp_path: Path) 
         ("fc", "0.5", "5"),
         ("head", "", "1"),
     ]
+
+
+def test_the_name_of_a_kernel_without_the_bracket_that_a_tool_lost() -> None:
+    assert (
+        spelling("unnamed>::gemm(const float *)") == spelling("<unnamed>::gemm(const float *)") == "gemm(const float*)"
+    )

@@ -487,3 +487,32 @@ def test_scaled_numbers_are_exact_where_they_are_whole(text: str, power: int, ex
     found = scaled(text, power)
     assert found == expected
     assert type(found) is type(expected)
+
+
+NONE_COUNTED = "no counter of FLOP was collected: FLOP are unknown"
+
+
+def test_a_file_without_counters_of_flop_says_so_once(tmp_path: Path) -> None:
+    """Bytes and time alone: nothing marks a lower bound, and the device is asked for once."""
+    text = HEADER + row("gpu__time_duration.sum", "ns", "5000") + row("dram__bytes.sum", "byte", "64")
+    records = read(tmp_path, text)
+    assert [note for note in records.notes if "FLOP" in note] == [NONE_COUNTED]
+    shown = rl.table(records, width=500)
+    assert shown.count(NONE_COUNTED) == 1
+    assert ">=" not in shown
+    assert "no device is named" not in shown
+    assert shown.count("name it (--device) for bounds") == 1
+    assert "no device is named" in rl.table(records, by="kernel", width=500)  # which stands alone
+
+
+def test_general_lanes_of_which_nothing_was_collected_are_told_once(tmp_path: Path) -> None:
+    text = (
+        HEADER
+        + row("gpu__time_duration.sum", "ns", "5000")
+        + row("sm__ops_path_tensor_src_bf16_dst_fp32.sum", "", "256")
+    )
+    shown = rl.table(read(tmp_path, text), width=500)
+    assert shown.count("FLOP of the general lanes are unknown: no thread instructions were collected") == 1
+    assert "such work is not in its FLOP" not in shown
+    assert ">= 256" in shown  # of tensor cores; nobody knows those of the lanes
+    assert ">= lower bound" in shown

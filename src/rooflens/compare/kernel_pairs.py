@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, isclose
 from typing import Literal, get_args
 
 from rooflens.compare.doubts import Doubtful
@@ -26,7 +26,7 @@ _KEYS: Mapping[LaunchedBy, Callable[[Record], str]] = {
 LAUNCHED_BY: tuple[LaunchedBy, ...] = get_args(LaunchedBy)
 """What launches of two files are put together by."""
 _CAST = re.compile(r"\([a-zA-Z_][\w ]*\)(?=-?\d)")
-_NAMESPACE = re.compile(r"(?:\w+|<unnamed>|\(anonymous namespace\))::")
+_NAMESPACE = re.compile(r"(?:\w+|<?unnamed>|\(anonymous namespace\))::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,8 @@ class Kernel:
         """Seconds by which it grew: negative where it got faster. A kernel that one side lacks takes no time there."""
         if self.before.seconds is None or self.after.seconds is None:
             return None
-        return self.after.seconds - self.before.seconds
+        same = isclose(self.after.seconds, self.before.seconds, rel_tol=1e-12)  # but for the order of a sum
+        return 0.0 if same else self.after.seconds - self.before.seconds
 
     @property
     def flops_ratio(self) -> float | None:

@@ -18,6 +18,7 @@ from rooflens.report.part_tables import SHOWN, part_table
 from rooflens.report.scaling import scaling
 from rooflens.report.summary import PARAMETER_COUNT, failures, rows_of, summary, whole_steps
 from rooflens.report.table import Table, for_people
+from rooflens.report.table_notes import NAME_THE_DEVICE, NO_DEVICE
 from rooflens.results import UNATTRIBUTED, Evidence, RecordSet, join
 from rooflens.results.evidence import piecewise
 from rooflens.results.parts import PartKind
@@ -51,6 +52,8 @@ def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
         tables.append(scaling(records))
     if records.failures:
         tables.append(failures(records))
+    if any(note.endswith(NAME_THE_DEVICE) for table in tables for note in table.notes):
+        tables = [replace(table, notes=tuple(note for note in table.notes if note != NO_DEVICE)) for table in tables]
     return tables
 
 

@@ -17,6 +17,8 @@ from rooflens.units import show
 
 _NAMED, _LONG = 3, 48
 NO_DEVICE = "no device is named: bounds are unknown"
+NAME_THE_DEVICE = "name it (--device) for bounds"
+"""How a file's own note ends that says so, and why."""
 FASTER = (
     "! faster than the bound: data stayed in a cache, an algorithm with less work (Winograd, FFT) ran, or a ceiling is"
     " too low"
@@ -88,7 +90,8 @@ def piece_notes(of: Total, rows: Sequence[PieceOfCase]) -> Iterator[str]:
 
 
 def _bound_notes(seen: Sequence[Total]) -> Iterator[str]:
-    for pieces in dict.fromkeys(total.pieces for total in seen if total.missing):
+    # Where nothing of a total is known nothing is marked, either.
+    for pieces in dict.fromkeys(t.pieces for t in seen if t.missing and (t.flops, t.bound) != (None, None)):
         yield {
             "operations": LOWER_BOUND,
             "kernels": ">= lower bound: of some kernels FLOP were not counted",

@@ -9,7 +9,7 @@ from itertools import combinations
 from rooflens.errors import InvalidValue
 from rooflens.records import EVERY_PHASE, Case, Environment, Record
 from rooflens.results.first_difference import first_difference
-from rooflens.results.kept_records import KeptRecords, Maker
+from rooflens.results.kept_records import KeptRecords, LayerMaker
 from rooflens.results.several_runs import SeveralRuns, alike
 from rooflens.results.totals import grouped_by
 
@@ -28,7 +28,7 @@ class Cut:
     environment: Environment | None
 
 
-Place = tuple[Hashable, ...]
+PlaceInEstimate = tuple[Hashable, ...]
 
 
 def joined_records(cuts: Sequence[Cut]) -> KeptRecords:
@@ -44,7 +44,7 @@ def joined_records(cuts: Sequence[Cut]) -> KeptRecords:
             holders.setdefault(case, []).append(cut)
         its = observed.setdefault(id(cut.origin), {})
         its |= {id(record): record for record in cut.kept.summed if record.source != "estimate"}
-    runs, records, makers = SeveralRuns(), list[Record](), dict[Case, Maker]()
+    runs, records, makers = SeveralRuns(), list[Record](), dict[Case, LayerMaker]()
     for cut in cuts:
         for case in cut.kept.estimates:
             if (holding := holders.pop(case, None)) is not None:
@@ -94,7 +94,7 @@ def _in_order(records: Sequence[Record], whole: Sequence[Record]) -> Sequence[Re
     return sorted(records, key=lambda r: EVERY_PHASE.index(r.phase) if r.phase else len(EVERY_PHASE))
 
 
-def _place(record: Record) -> Place:
+def _place(record: Record) -> PlaceInEstimate:
     """Where a record stands in its estimate, which has one for each place."""
     piece = (record.scope, record.phase, record.path, record.kind, record.name)
     return (*piece, record.recomputed, record.tokens, record.call)
@@ -106,7 +106,7 @@ def _united(case: Case, parts: Sequence[Sequence[Record]]) -> Sequence[Record]:
     Raises:
         InvalidValue: two parts tell of one place what differs.
     """
-    together: dict[Place, list[Record]] = {}
+    together: dict[PlaceInEstimate, list[Record]] = {}
     for part in parts:
         for place, records in grouped_by(part, _place).items():
             same = together.setdefault(place, records)[0]

@@ -10,7 +10,7 @@ from operator import attrgetter
 from rooflens.records import Case, Record
 from rooflens.results.totals import grouped_by
 
-Maker = Callable[[], Iterable[Record]]
+LayerMaker = Callable[[], Iterable[Record]]
 """Makes all records of the estimate of a case of which those kept are sums over equal layers."""
 
 
@@ -24,7 +24,7 @@ class KeptRecords:
     """
 
     summed: tuple[Record, ...]
-    makers: Mapping[Case, Maker] = field(default_factory=dict)
+    makers: Mapping[Case, LayerMaker] = field(default_factory=dict)
 
     @cached_property
     def every(self) -> tuple[Record, ...]:

@@ -33,7 +33,7 @@ from rooflens.records import (
 from rooflens.results import frames
 from rooflens.results.chosen_records import any_of, check_conditions, hold_for_cases, meets
 from rooflens.results.joined_records import Cut, joined_records
-from rooflens.results.kept_records import KeptRecords, Maker
+from rooflens.results.kept_records import KeptRecords, LayerMaker
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
 
@@ -68,7 +68,7 @@ class RecordSet(Displayed):
         failures: Iterable[Failure] = (),
         environment: Environment | None = None,
         origin: RecordSet | None = None,
-        whole: Mapping[Case, Maker] | None = None,
+        whole: Mapping[Case, LayerMaker] | None = None,
     ) -> None:
         """Gather records.
 

@@ -40,6 +40,7 @@ _UNCOLLECTED = (
     "matrix FLOP are unknown: operations of tensor cores were not collected (sm__inst_executed_pipe_tensor.sum tells"
     " whether there were any, sm__ops_path_tensor_* how many)"
 )
+_NONE = "no counter of FLOP was collected: FLOP are unknown"
 
 
 @dataclass(slots=True)
@@ -136,6 +137,9 @@ def counted(name: str, names: CounterNames, counters: Counters, cc: str | None) 
 
 def _counted(plan: CounterPlan, doubtful: bool, counters: Counters) -> Counted:
     counts = Counted()
+    if not plan.lanes and not plan.tensor and plan.pipe is None:
+        counts.lacks(_NONE)
+        return counts
     moves = _moves(plan, counters)
     for lane in plan.lanes:
         _general(lane, counters, moves, counts)
@@ -146,7 +150,7 @@ def _counted(plan: CounterPlan, doubtful: bool, counters: Counters) -> Counted:
     if counts.flops and not plan.lanes:
         counts.lacks("FLOP of the general lanes are unknown: no thread instructions were collected")
     if not counts.flops and not counts.unknown:
-        counts.lacks("no counter of FLOP was collected: FLOP are unknown")
+        counts.lacks(_NONE)
     return counts
 
 
