@@ -114,7 +114,7 @@ class Bits:
 
     def work(self, record: Record) -> Work:
         """What every implementation needs of an operation with these."""
-        work = record.needed
+        work = record.bound_work
         assert work is not None
         flops = {f"matmul.{self.precision}" if name == "matmul.bf16" else name: n for name, n in work.flops.items()}
         weights = _weights(record)
@@ -124,7 +124,7 @@ class Bits:
 
 def _weights(record: Record) -> float:
     """Bytes of the weights of a product that are needed of them."""
-    work, call = record.needed, record.call
+    work, call = record.bound_work, record.call
     if work is None or call is None or record.kind != "matmul" or not call.weight_reads:
         return 0
     return max(0.0, min(call.weight_reads, work.bytes["dram"] - (call.reads - call.weight_reads) - call.writes))
@@ -157,9 +157,9 @@ def demands(model: str, mode: str, tokens: int) -> Demands:
     """
     batch = _MANY if mode == "decode" else 1
     step = (mode, batch, tokens)
-    flops = whole(model, lambda r: r.needed.matmul_flops * r.calls, *step)
+    flops = whole(model, lambda r: r.bound_work.matmul_flops * r.calls, *step)
     weights = whole(model, lambda r: _weights(r) * r.calls, *step)
-    every = whole(model, lambda r: r.needed.bytes["dram"] * r.calls, *step)
+    every = whole(model, lambda r: r.bound_work.bytes["dram"] * r.calls, *step)
     return Demands(flops / batch, weights, (every - weights) / batch)
 
 

@@ -140,7 +140,7 @@ def numbers(found: rl.RecordSet) -> dict[str, Any]:
             products[key] += round(record.calls * flops) if key.startswith("matmul") else 0
     return {
         "products": dict(+products),
-        "needed_bytes": sum(r.calls * r.needed.bytes["dram"] for r in ops if r.needed is not None),
+        "needed_bytes": sum(r.calls * r.bound_work.bytes["dram"] for r in ops if r.bound_work is not None),
         "stored_bytes": (memory.parameters or 0) + (memory.buffers or 0),
         "bound_us": round(1e6 * total.seconds, 3),
     }

@@ -126,7 +126,9 @@ def test_the_bound_reads_codes_and_scales_once(named: Callable[..., str], kv_dty
 
     def moved(**options: Any) -> float:
         records = [record for record in rl.estimate(model, **asked, **options) if record.scope == "op"]
-        return sum(record.needed.bytes["dram"] * record.calls for record in records if record.needed is not None)
+        return sum(
+            record.bound_work.bytes["dram"] * record.calls for record in records if record.bound_work is not None
+        )
 
     bits = {"fp8": 8, "int8": 8 + 2, "int4": 4 + 2}[kv_dtype]
     saved = moved() - moved(kv_dtype=kv_dtype)

@@ -42,7 +42,7 @@ def chunk(folder: Path, config: dict[str, Any] = LLAMA, **options: Any) -> rl.Re
 def flops(records: rl.RecordSet) -> float:
     """Matrix FLOP of attention that every implementation needs."""
     inside = [r for r in records if r.scope == "op" and r.name in ("attention", "bmm") and "self_attn" in r.path]
-    return sum(r.needed.matmul_flops * r.calls for r in inside if r.needed is not None)
+    return sum(r.bound_work.matmul_flops * r.calls for r in inside if r.bound_work is not None)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -63,7 +63,7 @@ def test_each_token_sees_what_is_cached_and_those_before_it(
 def test_the_cache_is_read_once_and_a_chunk_appended(tmp_path: Path) -> None:
     records = chunk(tmp_path)
     inside = [r for r in records if r.scope == "op" and r.name in ("attention", "cat") and "self_attn" in r.path]
-    moved = sum(r.needed.bytes["dram"] * r.calls for r in inside if r.needed is not None)
+    moved = sum(r.bound_work.bytes["dram"] * r.calls for r in inside if r.bound_work is not None)
     token = 2 * 2 * 16 * BF16
     cached, new, values = CACHED * token, CHUNK * token, 2 * CHUNK * WIDTH * BF16
     # Keys and values are read in attention; new ones are read and written before it.

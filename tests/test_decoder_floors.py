@@ -35,7 +35,7 @@ def decode(folder: Path, config: dict[str, Any], **options: Any) -> rl.RecordSet
 def needed(records: rl.RecordSet, *names: str) -> float:
     """Bytes that every implementation needs of some operations, or of all."""
     chosen = [r for r in records if r.scope == "op" and (not names or r.name in names)]
-    return sum(work.bytes["dram"] * r.calls for r in chosen if (work := r.needed) is not None)
+    return sum(work.bytes["dram"] * r.calls for r in chosen if (work := r.bound_work) is not None)
 
 
 def product(inputs: int, outputs: int) -> int:
@@ -147,7 +147,7 @@ LATENT: dict[str, Any] = LLAMA | {
 def flops(records: rl.RecordSet, *names: str, path: str = "") -> tuple[float, float]:
     """Matrix FLOP of some operations in a module as written, and as every implementation needs them."""
     chosen = [r for r in records if r.scope == "op" and r.name in names and r.path.endswith(path)]
-    works = [(r.written, r.needed, r.calls) for r in chosen]
+    works = [(r.written, r.bound_work, r.calls) for r in chosen]
     return (
         sum(written.matmul_flops * calls for written, _, calls in works if written),
         sum(least.matmul_flops * calls for _, least, calls in works if least),
@@ -169,8 +169,8 @@ def test_the_projection_of_latents_is_absorbed_into_a_new_token(tmp_path: Path, 
     latents, new = BATCH * TOKENS * (32 + 8) * BF16, BATCH * 8 * BF16
     assert needed(records, *attended) == latents + new + rows * (24 + 16) * BF16
     (projected,) = [r for r in records if r.path.endswith("kv_b_proj")]
-    assert projected.needed is not None
-    assert projected.needed.bytes["dram"] == 32 * 128 * BF16
+    assert projected.bound_work is not None
+    assert projected.bound_work.bytes["dram"] == 32 * 128 * BF16
 
 
 def test_what_is_less_work_decides(tmp_path: Path) -> None:
@@ -221,12 +221,12 @@ def test_copies_of_experts_for_each_token_are_not_needed(tmp_path: Path) -> None
     records = decode(tmp_path, EXPERTS | {"experts_implementation": "batched_mm"}, batch=4)
     copies = [r for r in records if r.name == "index" and r.path.endswith("experts")]
     assert sum(r.written.bytes["dram"] for r in copies if r.written) == 2 * 8 * (64 * 64 + 64 * 32) * BF16 + 2 * 8 * 8
-    assert sum(r.needed.bytes["dram"] for r in copies if r.needed) == 0
+    assert sum(r.bound_work.bytes["dram"] for r in copies if r.bound_work) == 0
     products = [r for r in records if r.name == "bmm" and r.path.endswith("experts")]
     weights, values = (64 * 64 + 64 * 32) * BF16, 8 * (64 + 64 + 32 + 64) * BF16
     read = 16 * (1 - (7 / 8) ** 4) * weights + values
     # Values that are repeated for the two experts of a token may be read in their small form.
-    assert read - 4 * 64 * BF16 - 2 <= sum(r.needed.bytes["dram"] for r in products if r.needed) <= read
+    assert read - 4 * 64 * BF16 - 2 <= sum(r.bound_work.bytes["dram"] for r in products if r.bound_work) <= read
 
 
 def test_explain_tells_how_many_experts_are_hit(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_a_cache_of_repeated_heads_is_read_in_its_small_form(tmp_path: Path) -> 
     assert records.memory.kv_cache == 4 * (TOKENS + 1) * token
     assert needed(records, "attention") == (TOKENS + 1) * token + 2 * BATCH * WIDTH * BF16
     # The new key and value of two heads are read and appended.
-    assert sum(r.needed.bytes["dram"] * r.calls for r in records if r.name == "cat" and r.needed) == 2 * token
+    assert sum(r.bound_work.bytes["dram"] * r.calls for r in records if r.name == "cat" and r.bound_work) == 2 * token
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -313,7 +313,7 @@ def test_an_indexer_chooses_the_tokens_that_are_read(tmp_path: Path, attention: 
     token = (32 + 8) * BF16  # a latent and a rotary key
     values = BATCH * 4 * (24 + 16) * BF16
     inside = [r for r in records if r.path.endswith("self_attn") and r.name in names]
-    read = sum(work.bytes["dram"] * r.calls for r in inside if (work := r.needed) is not None)
+    read = sum(work.bytes["dram"] * r.calls for r in inside if (work := r.bound_work) is not None)
     # Four tokens, one of which may be the new one, as it was appended.
     assert BATCH * 3 * token <= read - values <= BATCH * 5 * token
 
@@ -413,7 +413,7 @@ def test_cross_attention_reads_its_cache_and_appends_nothing(tmp_path: Path) -> 
     records = decode(tmp_path, config | ends)
     token, query = 2 * BATCH * WIDTH * BF16, 2 * BATCH * WIDTH * BF16
     (cross,) = [r for r in records if r.path.endswith("encoder_attn") and r.name == "attention"]
-    assert cross.needed is not None
-    assert cross.needed.bytes["dram"] == TOKENS * token + query
+    assert cross.bound_work is not None
+    assert cross.bound_work.bytes["dram"] == TOKENS * token + query
     appended = [r for r in records if r.name == "cat" and r.floor is not None and r.floor.cause == "cache copies"]
     assert {r.path.rpartition(".")[2] for r in appended} == {"self_attn"}

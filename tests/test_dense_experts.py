@@ -32,7 +32,7 @@ def llama4(folder: Path, num_hidden_layers: int = 1, **options: object) -> rl.Re
 def products(records: rl.RecordSet, *, floor: bool = True, phase: str = "forward") -> tuple[float, float]:
     """Matrix FLOP and bytes of products with experts."""
     chosen = [r for r in records if r.scope == "op" and r.name == "bmm" and "expert" in r.path and r.phase == phase]
-    works = [(work, r.calls) for r in chosen if (work := r.needed if floor else r.written) is not None]
+    works = [(work, r.calls) for r in chosen if (work := r.bound_work if floor else r.written) is not None]
     return sum(w.matmul_flops * n for w, n in works), sum(w.bytes["dram"] * n for w, n in works)
 
 
@@ -73,7 +73,7 @@ def test_products_between_mixtures_are_needed_in_full(tmp_path: Path, mode: str)
     records = llama4(tmp_path, mode=mode, num_hidden_layers=3)
     others = [r for r in records if r.scope == "op" and r.name in ("mm", "addmm") and r.phase != "optimizer"]
     assert len(others) > 10
-    assert all(r.needed is not None and r.needed.matmul_flops == r.work.matmul_flops for r in others if r.work)
+    assert all(r.bound_work is not None and r.bound_work.matmul_flops == r.work.matmul_flops for r in others if r.work)
 
 
 class Mixture(torch.nn.Module):
@@ -99,14 +99,14 @@ def test_another_mixture_that_broadcasts_its_tokens(chosen: int) -> None:
     tokens, fp32 = 4, 4
     records = rl.estimate(Mixture(chosen), inputs=torch.empty(tokens, WIDTH), dtype="fp32")
     ops = [r for r in records if r.name in ("bmm", "baddbmm")]
-    assert sum(r.needed.matmul_flops for r in ops if r.needed) == 2 * tokens * chosen * 2 * DOWN
+    assert sum(r.bound_work.matmul_flops for r in ops if r.bound_work) == 2 * tokens * chosen * 2 * DOWN
     # Tokens once; rows between the products written and read, and results written, for each choice; a bias each.
     hit = EXPERTS * (1 - (1 - chosen / EXPERTS) ** tokens)
     moved = tokens * WIDTH + tokens * chosen * (2 * INNER + WIDTH) + hit * (2 * DOWN + WIDTH)
-    assert sum(r.needed.bytes["dram"] for r in ops if r.needed) == pytest.approx(fp32 * moved, abs=2)
+    assert sum(r.bound_work.bytes["dram"] for r in ops if r.bound_work) == pytest.approx(fp32 * moved, abs=2)
     (relu,) = [r for r in records if r.name == "relu"]
-    assert relu.needed is not None
-    assert relu.needed.bytes["dram"] == fp32 * tokens * chosen * 2 * INNER
+    assert relu.bound_work is not None
+    assert relu.bound_work.bytes["dram"] == fp32 * tokens * chosen * 2 * INNER
 
 
 def test_gradients_of_chosen_rows_alone_are_needed() -> None:
@@ -114,11 +114,11 @@ def test_gradients_of_chosen_rows_alone_are_needed() -> None:
     records = rl.estimate(Mixture(2), inputs=torch.empty(tokens, WIDTH), dtype="fp32", mode="train")
     ops = [r for r in records if r.name == "bmm" and r.phase == "backward"]
     # The tokens are an input, with no gradient: of `back` values and weights, of `experts` weights.
-    assert sum(r.needed.matmul_flops for r in ops if r.needed) == 3 * 2 * tokens * 2 * DOWN
+    assert sum(r.bound_work.matmul_flops for r in ops if r.bound_work) == 3 * 2 * tokens * 2 * DOWN
     hit = EXPERTS * (1 - (6 / 8) ** tokens)
     rows = 2 * tokens * (3 * INNER + 2 * WIDTH) + tokens * WIDTH
     moved = rows + (hit + 2 * EXPERTS) * DOWN
-    assert sum(r.needed.bytes["dram"] for r in ops if r.needed) == pytest.approx(fp32 * moved, abs=3)
+    assert sum(r.bound_work.bytes["dram"] for r in ops if r.bound_work) == pytest.approx(fp32 * moved, abs=3)
 
 
 class Gated(torch.nn.Module):
@@ -147,7 +147,7 @@ def test_matrices_of_all_experts_side_by_side(form: str, turned: bool) -> None:
     records = rl.estimate(Gated(form, chosen, turned=turned), inputs=torch.empty(tokens, WIDTH), dtype="fp32")
     ops = [r for r in records if r.name == "bmm"]
     products, weighing = 3 * DOWN * tokens * chosen, tokens * chosen * WIDTH
-    assert sum(r.needed.matmul_flops * r.calls for r in ops if r.needed) == 2 * (products + weighing)
+    assert sum(r.bound_work.matmul_flops * r.calls for r in ops if r.bound_work) == 2 * (products + weighing)
     assert (
         sum(r.written.matmul_flops * r.calls for r in ops if r.written) == 2 * (products + weighing) * EXPERTS / chosen
     )
@@ -155,7 +155,7 @@ def test_matrices_of_all_experts_side_by_side(form: str, turned: bool) -> None:
     hit = EXPERTS * (1 - (1 - chosen / EXPERTS) ** tokens)
     moved = 2 * tokens * WIDTH + tokens * chosen * (3 * INNER + 2 * WIDTH) + 3 * hit * DOWN
     moved += tokens * EXPERTS + tokens * WIDTH
-    assert sum(r.needed.bytes["dram"] * r.calls for r in ops if r.needed) == pytest.approx(fp32 * moved, abs=4)
+    assert sum(r.bound_work.bytes["dram"] * r.calls for r in ops if r.bound_work) == pytest.approx(fp32 * moved, abs=4)
 
 
 def test_gradients_of_matrices_side_by_side() -> None:
@@ -168,10 +168,12 @@ def test_gradients_of_matrices_side_by_side() -> None:
     hit = EXPERTS * (1 - (1 - chosen / EXPERTS) ** tokens)
     rows = tokens * (chosen * INNER + WIDTH)
     moved = 2 * (rows + hit * DOWN) + 2 * (rows + EXPERTS * DOWN)
-    assert sum(r.needed.bytes["dram"] * r.calls for r in inner if r.needed) == pytest.approx(fp32 * moved, abs=4)
+    assert sum(r.bound_work.bytes["dram"] * r.calls for r in inner if r.bound_work) == pytest.approx(
+        fp32 * moved, abs=4
+    )
     router = [r for r in records if r.name == "mm" and r.path == "1.router"]
     assert router
-    assert all(r.needed == r.written for r in router)
+    assert all(r.bound_work == r.written for r in router)
 
 
 class Shared(torch.nn.Module):
@@ -189,7 +191,7 @@ class Shared(torch.nn.Module):
 
 def test_an_expert_of_all_tokens_is_no_mixture() -> None:
     records = rl.estimate(Shared(), inputs=torch.empty(4, WIDTH), dtype="fp32", mode="train")
-    assert all(r.needed == r.written for r in records if r.scope == "op" and r.phase != "optimizer")
+    assert all(r.bound_work == r.written for r in records if r.scope == "op" and r.phase != "optimizer")
 
 
 class Chosen(torch.nn.Module):
@@ -201,4 +203,4 @@ class Chosen(torch.nn.Module):
 
 def test_a_choice_without_experts_changes_nothing() -> None:
     records = rl.estimate(Chosen(), inputs=torch.empty(4, EXPERTS), dtype="fp32")
-    assert all(r.needed == r.written for r in records if r.scope == "op")
+    assert all(r.bound_work == r.written for r in records if r.scope == "op")

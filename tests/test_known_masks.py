@@ -47,7 +47,7 @@ def test_windows_of_a_model_that_sees_images_are_known(tmp_path: Path, mode: str
     path.write_text(json.dumps(GEMMA_3))
     records = rl.estimate(f"hf:{path}", batch=BATCH, seq_len=TOKENS, mode=mode, dtype="bf16")
     attention = [r for r in records if r.scope == "op" and r.name == "attention" and "language_model" in r.path]
-    flops = sum(r.needed.flops["matmul.bf16"] * r.calls for r in attention if r.needed is not None)
+    flops = sum(r.bound_work.flops["matmul.bf16"] * r.calls for r in attention if r.bound_work is not None)
     # Windows of 6: 1, 2 ... 6 keys for the first 6 queries, 6 for the other 10. The causal layer: 16 x 17 / 2.
     pairs = 2 * (21 + 60) + 136
     assert flops == BATCH * HEADS * 2 * (WIDTH + WIDTH) * pairs

@@ -46,7 +46,9 @@ def test_every_form_has_the_bound_of_each_tensor_once(optimizer: str, written: i
 
 def test_operations_share_the_bytes_of_the_bound() -> None:
     # Gradient and weight are read first by decay, the momentum by its scaling; the last writer of each writes it.
-    shares = [(r.name, r.work and r.work.bytes["dram"], r.needed and r.needed.bytes["dram"]) for r in updates(step())]
+    shares = [
+        (r.name, r.work and r.work.bytes["dram"], r.bound_work and r.bound_work.bytes["dram"]) for r in updates(step())
+    ]
     assert shares == [
         ("_foreach_add", 12 * N, 8 * N),
         ("_foreach_mul_", 8 * N, 4 * N),

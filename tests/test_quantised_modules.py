@@ -16,7 +16,7 @@ READ, WRITTEN = 2 * ROWS * INNER, 2 * ROWS * OUTER
 
 
 def needed(found: rl.RecordSet) -> float:
-    return sum(r.calls * r.needed.bytes["dram"] for r in found if r.scope == "op" and r.needed is not None)
+    return sum(r.calls * r.bound_work.bytes["dram"] for r in found if r.scope == "op" and r.bound_work is not None)
 
 
 class Coded(nn.Module):
@@ -45,7 +45,7 @@ def test_codes_are_read_as_they_are_stored(before: bool) -> None:
     assert written == READ + codes + scales + WRITTEN + copies
     causes = {r.floor.cause for r in found if r.floor is not None}
     assert causes == {"dequantisation"}
-    arithmetic = {name for r in found if r.scope == "op" and r.needed is not None for name in r.needed.flops}
+    arithmetic = {name for r in found if r.scope == "op" and r.bound_work is not None for name in r.bound_work.flops}
     assert arithmetic == {"matmul.bf16"}  # the product dequantises as it reads, and scales as it writes
     work = found.total().work
     assert work is not None

@@ -516,5 +516,5 @@ def test_what_an_optimizer_needs_is_a_floor_also_in_older_files(tmp_path: Path) 
     (tmp_path / "old.jsonl").write_text(old)
     step, call = read_records(tmp_path / "old.jsonl").records
     assert step == Record(**shared, phase="optimizer", floor=Floor(work=least, cause="optimizer passes"))
-    assert (step.needed, step.written) == (least, written)
+    assert (step.bound_work, step.written) == (least, written)
     assert call == records[1]

@@ -16,9 +16,9 @@ def test_seconds_are_those_of_all_calls() -> None:
 def test_a_causal_call_needs_what_its_kernel_executes() -> None:
     counted, half = Work(flops={"matmul.fp32": 8}), Work(flops={"matmul.fp32": 5})
     record = Record(case=Case(model="net"), source="estimate", scope="op", work=counted, kernel_work=half)
-    assert record.needed == half
-    assert Record(case=Case(model="net"), source="estimate", scope="op", work=counted).needed == counted
-    assert Record(case=Case(model="net"), source="estimate", scope="op").needed is None
+    assert record.bound_work == half
+    assert Record(case=Case(model="net"), source="estimate", scope="op", work=counted).bound_work == counted
+    assert Record(case=Case(model="net"), source="estimate", scope="op").bound_work is None
 
 
 def test_units_compute_and_levels_and_links_move() -> None:

@@ -182,10 +182,10 @@ def test_the_published_mamba_layer(tmp_path: Path) -> None:
     def layer(tokens: int) -> tuple[rl.RecordSet, float, float]:
         options: dict[str, Any] = {"mode": "train", "optimizer": "none", "dtype": "bf16", "device": "h100-sxm"}
         records = rl.estimate(f"hf:{path}", batch=1, seq_len=tokens, **options)
-        own = [r for r in records if "layers.0" in r.path and r.needed is not None]
-        moved = sum(r.needed.bytes["dram"] * r.calls for r in own if r.needed)
+        own = [r for r in records if "layers.0" in r.path and r.bound_work is not None]
+        moved = sum(r.bound_work.bytes["dram"] * r.calls for r in own if r.bound_work)
         device = rl.device("h100-sxm")
-        return records, moved, sum(bound(r.needed, device).seconds * r.calls for r in own if r.needed)
+        return records, moved, sum(bound(r.bound_work, device).seconds * r.calls for r in own if r.bound_work)
 
     (few, short, _), (many, long, seconds) = layer(1024), layer(8192)
     assert few.coverage.operations == many.coverage.operations
@@ -361,12 +361,12 @@ def test_the_floor_of_a_decode_step_moves_each_state_twice(family: str, tmp_path
     assert records.total().work == loop.total().work
     for found in (r for r in records if r.name == operation):
         assert found.call is not None
-        assert found.needed is not None
+        assert found.bound_work is not None
         beside = sum(t.nbytes for t in (*found.call.inputs, *found.call.outputs) if t.elements != elements)
-        assert found.needed.bytes["dram"] == 2 * 4 * elements + beside
+        assert found.bound_work.bytes["dram"] == 2 * 4 * elements + beside
     # A new state is written where the old one was: nothing moves for its copy into the cache.
     copies = [r for r in records if r.name == "copy_" and r.call and r.call.inputs[0].elements == elements]
-    assert all(r.needed is not None and r.needed.bytes["dram"] == 0 for r in copies)
+    assert all(r.bound_work is not None and r.bound_work.bytes["dram"] == 0 for r in copies)
     total = records.total()
     assert total.written_bound is not None
     assert total.seconds is not None

@@ -131,7 +131,9 @@ def test_a_decoding_step_reads_and_holds_quantised_weights(named: Callable[..., 
         return rl.estimate(model, seq_len=20, mode="decode", dtype="bf16", **options)
 
     def needed(found: rl.RecordSet) -> float:
-        return sum(r.calls * r.needed.bytes["dram"] for r in found.records if r.scope == "op" and r.needed is not None)
+        return sum(
+            r.calls * r.bound_work.bytes["dram"] for r in found.records if r.scope == "op" and r.bound_work is not None
+        )
 
     def written(found: rl.RecordSet) -> rl.Work:
         work = found.total().work
@@ -176,11 +178,13 @@ def test_experts_that_are_hit_are_read_in_their_format(named: Callable[..., str]
     expert, rest = 128 * 512 // 2 + 512 * 4, 8 * 128 * 2 + 8 * 512 * 2 + 8 * 4
     hit = 8 * (1 - (1 - 2 / 8) ** 4)
     assert first.work is not None
-    assert first.needed is not None
+    assert first.bound_work is not None
     assert first.work.bytes["dram"] == 8 * expert + rest
-    assert first.needed.bytes["dram"] == int(hit * expert + rest) - (8 - 4) * 128 * 2  # four tokens, by their indices
+    assert (
+        first.bound_work.bytes["dram"] == int(hit * expert + rest) - (8 - 4) * 128 * 2
+    )  # four tokens, by their indices
     assert first.work.flops["vector.fp32"] == 8 * 2 * 128 * 512
-    assert first.needed.flops["vector.fp32"] == pytest.approx(hit * 2 * 128 * 512)
+    assert first.bound_work.flops["vector.fp32"] == pytest.approx(hit * 2 * 128 * 512)
 
 
 def test_layers_that_are_not_listed_are_quantised_too(named: Callable[..., str]) -> None:
@@ -209,12 +213,12 @@ def test_scales_are_those_of_absorbed_products(
     sizes = {name: size for name, size in TINY.items() if name != "head_dim"} | {"num_key_value_heads": 4, **ranks}
     model = named(model_type=family, first_k_dense_replace=2, **sizes)
     found = rl.estimate(model, seq_len=500, mode="decode", dtype="bf16", **options)
-    product = next(r for r in found.records if r.path.endswith("kv_b_proj") and r.needed is not None)
+    product = next(r for r in found.records if r.path.endswith("kv_b_proj") and r.bound_work is not None)
     assert product.work is not None
-    assert product.needed is not None
+    assert product.bound_work is not None
     assert product.floor is not None
-    assert product.needed.matmul_flops == 2 * (2 * 4 * 32 * 64)
-    assert product.needed.flops["vector.fp32"] == beside
+    assert product.bound_work.matmul_flops == 2 * (2 * 4 * 32 * 64)
+    assert product.bound_work.flops["vector.fp32"] == beside
     assert f"Scales and addends of these products take {beside:,} FLOP" in product.floor.formula
     if options["weights"] == "int8":
         assert product.work.flops["vector.fp32"] == 501 * 256
@@ -227,9 +231,9 @@ def test_latents_are_absorbed_with_quantised_projections_too(named: Callable[...
 
     def floor(**options: Any) -> dict[str, float]:
         found = rl.estimate(model, seq_len=500, mode="decode", dtype="bf16", **options)
-        ops = [r for r in found.records if r.path.endswith("kv_b_proj") and r.needed is not None]
+        ops = [r for r in found.records if r.path.endswith("kv_b_proj") and r.bound_work is not None]
         assert ops
-        return {"flops": ops[0].needed.matmul_flops, "bytes": ops[0].needed.bytes["dram"]}  # type: ignore[union-attr]
+        return {"flops": ops[0].bound_work.matmul_flops, "bytes": ops[0].bound_work.bytes["dram"]}  # type: ignore[union-attr]
 
     plain, int8 = floor(), floor(weights="int8")
     assert plain["flops"] == int8["flops"]

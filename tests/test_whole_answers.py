@@ -182,7 +182,7 @@ def test_what_grows_is_a_token_of_the_cache(tmp_path: Path) -> None:
     token = 2 * LAYERS * BATCH * HEADS * WIDTH * BF16  # a key and a value in each layer
 
     def needed(records: rl.RecordSet) -> float:
-        return sum(r.needed.bytes["dram"] * r.calls for r in records if r.needed and r.phase != "prefill")
+        return sum(r.bound_work.bytes["dram"] * r.calls for r in records if r.bound_work and r.phase != "prefill")
 
     # Caches of 9 to 16 tokens are read: 8 steps, the first with 9, and all with 0 + 1 + ... + 7 tokens more.
     assert needed(found) == 8 * needed(first) + 28 * token

@@ -36,16 +36,16 @@ def estimated(dtype: torch.dtype, *, scaled: bool = False) -> Record:
 def test_a_cast_gives_a_product_nothing(dtype: torch.dtype, name: str) -> None:
     product = estimated(dtype)
     assert product.work is not None
-    assert product.needed is not None
+    assert product.bound_work is not None
     assert product.work.flops == {"matmul.fp32": 2 * 2 * ROWS * INNER * COLUMNS}
-    assert product.needed.flops == {f"matmul.{name}": 2 * 2 * ROWS * INNER * COLUMNS}
+    assert product.bound_work.flops == {f"matmul.{name}": 2 * 2 * ROWS * INNER * COLUMNS}
     # Operands in 2 B each, results in 4.
-    assert product.needed.bytes["dram"] == 2 * (2 * (ROWS + COLUMNS) * INNER + 4 * ROWS * COLUMNS)
+    assert product.bound_work.bytes["dram"] == 2 * (2 * (ROWS + COLUMNS) * INNER + 4 * ROWS * COLUMNS)
 
 
 def test_values_that_are_changed_in_fp32_stay_there() -> None:
     product = estimated(torch.bfloat16, scaled=True)
-    assert product.needed == product.work
+    assert product.bound_work == product.work
     assert estimated(torch.float32).floor is None
 
 
@@ -56,6 +56,6 @@ def test_scores_of_gpt_j_are_computed_from_16_bits(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     for mode, pairs in (("prefill", 16 * 17 // 2), ("decode", 17)):
         records = rl.estimate(f"hf:{tmp_path}/config.json", mode=mode, batch=2, seq_len=16, dtype="bf16")
-        products = [r for r in records if r.name == "bmm" and r.needed is not None]
-        assert {name for r in products if r.needed for name in r.needed.flops} == {"matmul.bf16"}
-        assert sum(r.needed.matmul_flops for r in products if r.needed) == 2 * 4 * 2 * (16 + 16) * pairs
+        products = [r for r in records if r.name == "bmm" and r.bound_work is not None]
+        assert {name for r in products if r.bound_work for name in r.bound_work.flops} == {"matmul.bf16"}
+        assert sum(r.bound_work.matmul_flops for r in products if r.bound_work) == 2 * 4 * 2 * (16 + 16) * pairs

@@ -25,15 +25,15 @@ def _share(place: str, records: Sequence[Record], device: Device, seconds: float
     """The least time at a place over the time of some launches."""
     least = 0.0
     for record in records:
-        assert record.needed is not None
+        assert record.bound_work is not None
         if place in LEVELS:
-            rate, moved = device.ceiling(place), record.needed.bytes.get(place)
+            rate, moved = device.ceiling(place), record.bound_work.bytes.get(place)
             misses = any(note.startswith(f"{place} bytes miss") for note in record.notes)
             if rate is None or moved is None or misses:
                 return None
             least += record.calls * moved / rate.rate
             continue
-        for resource, flops in record.needed.flops.items():
+        for resource, flops in record.bound_work.flops.items():
             rate = device.ceiling(resource)
             if rate is None:
                 # Nobody knows where it runs; products are what tensor cores are for.

@@ -269,7 +269,7 @@ class Record:
         return None if self.timing is None else self.timing.median * self.calls
 
     @property
-    def needed(self) -> Work | None:
+    def bound_work(self) -> Work | None:
         """What one call needs in every implementation: the bound is that of it."""
         return self.written if self.floor is None else self.floor.work
 

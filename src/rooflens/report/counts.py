@@ -9,7 +9,7 @@ from typing import Any
 from rooflens.report.columns import at_least, whole
 from rooflens.report.one_step import does_more
 from rooflens.report.table import Column, Entry, Show, Table, build
-from rooflens.results import CountedWork, Total
+from rooflens.results import Total, WorkSum
 from rooflens.results.quantities import ALL_FLOPS, BYTES, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS
 
 _SAME = 0.005
@@ -32,7 +32,7 @@ class CountedStep:
     row: Any
     total: Total
     counted: str
-    work: CountedWork
+    work: WorkSum
 
 
 def _number(key: str, header: str, unit: str, of: str, show: Show = "always") -> Column:

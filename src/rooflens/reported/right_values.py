@@ -184,7 +184,7 @@ def from_estimate(part: RecordSet, phases: Iterable[Phase]) -> Expected:
         inputs=None if memory is None else memory.inputs,
         operations=total.coverage.operations,
         parameters=part.parameters,
-        parts=tuple((work, r.calls) for r in records if (work := r.needed) is not None),
+        parts=tuple((work, r.calls) for r in records if (work := r.bound_work) is not None),
         exact=True,
     )
 

@@ -15,11 +15,12 @@ from rooflens.results.totals import grouped_by
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cut:
-    """What a set keeps.
+class PartOfSet:
+    """What is joined of one set.
 
     Attributes:
-        origin: what is kept by the set from which it was cut; by itself, where it was not.
+        kept: its records.
+        origin: those of the set from which it was cut; its own where it was not.
         environment: where and when the records were made; None where nobody knows.
     """
 
@@ -31,53 +32,53 @@ class Cut:
 PlaceInEstimate = tuple[Hashable, ...]
 
 
-def joined_records(cuts: Sequence[Cut]) -> KeptRecords:
+def joined_records(sets: Sequence[PartOfSet]) -> KeptRecords:
     """Return the records of several sets, in order of appearance.
 
     Raises:
         InvalidValue: two sets hold different estimates of one case; the message names what differs.
     """
-    holders: dict[Case, list[Cut]] = {}
+    holders: dict[Case, list[PartOfSet]] = {}
     observed: dict[int, dict[int, Record]] = {}  # by origin: parts share records; equal ones may be two
-    for cut in cuts:
-        for case in cut.kept.estimates:
-            holders.setdefault(case, []).append(cut)
-        its = observed.setdefault(id(cut.origin), {})
-        its |= {id(record): record for record in cut.kept.summed if record.source != "estimate"}
+    for one in sets:
+        for case in one.kept.estimates:
+            holders.setdefault(case, []).append(one)
+        its = observed.setdefault(id(one.origin), {})
+        its |= {id(record): record for record in one.kept.summed if record.source != "estimate"}
     runs, records, makers = SeveralRuns(), list[Record](), dict[Case, LayerMaker]()
-    for cut in cuts:
-        for case in cut.kept.estimates:
+    for one in sets:
+        for case in one.kept.estimates:
             if (holding := holders.pop(case, None)) is not None:
-                joined = cut.kept if len(holding) == 1 else _joined_estimate(case, holding)
+                joined = one.kept if len(holding) == 1 else _joined_estimate(case, holding)
                 records += joined.estimates[case]
                 makers |= {case: joined.makers[case]} if case in joined.makers else {}
-        records += runs.apart([*observed.pop(id(cut.origin), {}).values()])
+        records += runs.apart([*observed.pop(id(one.origin), {}).values()])
     return KeptRecords(summed=tuple(records), makers=makers)
 
 
-def _joined_estimate(case: Case, cuts: Sequence[Cut]) -> KeptRecords:
+def _joined_estimate(case: Case, sets: Sequence[PartOfSet]) -> KeptRecords:
     """Return what holds the estimate of a case of which each set holds all or a part."""
-    first = next((cut.kept for cut in cuts if case in cut.kept.makers), cuts[0].kept)
+    first = next((one.kept for one in sets if case in one.kept.makers), sets[0].kept)
     sums, records = case in first.makers, first.estimates[case]
-    if all((case in cut.kept.makers) == sums and alike(records, cut.kept.estimates[case]) for cut in cuts):
+    if all((case in one.kept.makers) == sums and alike(records, one.kept.estimates[case]) for one in sets):
         return first
-    apart: list[list[Cut]] = []
-    for cut in cuts:
-        same = next((group for group in apart if _of_one_estimate(case, group[0], cut)), None)
-        apart.append([cut]) if same is None else same.append(cut)
-    parts = [_united(case, [cut.kept.estimate(case) for cut in same]) for same in apart]
-    for one, other in combinations(parts, 2):
-        _check_equal(case, one, other)
+    apart: list[list[PartOfSet]] = []
+    for one in sets:
+        same = next((group for group in apart if _of_one_estimate(case, group[0], one)), None)
+        apart.append([one]) if same is None else same.append(one)
+    parts = [_united(case, [one.kept.estimate(case) for one in same]) for same in apart]
+    for part, other in combinations(parts, 2):
+        _check_equal(case, part, other)
     together = _united(case, parts)
     if not sums:
-        origins = {id(cut.origin): cut.origin.estimate(case) for cut in cuts}.values()
+        origins = {id(one.origin): one.origin.estimate(case) for one in sets}.values()
         return KeptRecords(summed=tuple(_in_order(together, max(origins, key=len))))
     if (stranger := _beyond(together, first.estimate(case))) is not None:
         raise _different(case, f"only one has {_words(stranger)}")
     return first
 
 
-def _of_one_estimate(case: Case, one: Cut, other: Cut) -> bool:
+def _of_one_estimate(case: Case, one: PartOfSet, other: PartOfSet) -> bool:
     """True if both sets are cut from one, or hold records that were made at once."""
     if one.origin is other.origin or (one.environment is not None and one.environment == other.environment):
         return True

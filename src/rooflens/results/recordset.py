@@ -32,7 +32,7 @@ from rooflens.records import (
 )
 from rooflens.results import frames
 from rooflens.results.chosen_records import any_of, check_conditions, hold_for_cases, meets
-from rooflens.results.joined_records import Cut, joined_records
+from rooflens.results.joined_records import PartOfSet, joined_records
 from rooflens.results.kept_records import KeptRecords, LayerMaker
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
@@ -167,7 +167,7 @@ class RecordSet(Displayed):
             for name, device in each.devices.items():
                 devices[name] = devices.get(name, device).joined(device)
         kept = joined_records(
-            [Cut(kept=each._kept, origin=each._origin, environment=each.environment) for each in every]
+            [PartOfSet(kept=each._kept, origin=each._origin, environment=each.environment) for each in every]
         )
         return RecordSet(
             kept.summed,

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 from rooflens.notebook import Displayed
 from rooflens.predict import ALONE, Conduct, Prediction, card_of, predicted
 from rooflens.records import Bound, Cause, Device, Phase, Record, Work
-from rooflens.results.counted_work import CountedWork
+from rooflens.results.work_sum import WorkSum
 from rooflens.roofline import Bounds, serial_bound
 from rooflens.units import show
 
@@ -100,14 +100,14 @@ class Total(Displayed):
         self.work = nothing or Work.of_calls((work, r.calls) for r, work in worked if not r.recomputed)
         self.recomputed_work = Work.of_calls((work, r.calls) for r, work in worked if r.recomputed)
         both = [work for work in (self.work, self.recomputed_work) if work is not None]
-        self.as_written = CountedWork.of(both[0] + both[1] if len(both) == 2 else next(iter(both), None))
-        once = self.as_written if self.recomputed_work is None else CountedWork.of(self.work)
+        self.as_written = WorkSum.of(both[0] + both[1] if len(both) == 2 else next(iter(both), None))
+        once = self.as_written if self.recomputed_work is None else WorkSum.of(self.work)
         self.missing = frozenset[str]() if self.work is None else self.work.missing
         self.matmul_flops, self.flops, self.macs = once.matmul_flops, once.flops, once.macs
         self.recomputed_flops = 0 if self.recomputed_work is None else self.recomputed_work.matmul_flops
         self.bytes, self.intensity = self.as_written.bytes, self.as_written.intensity
         self.pieces: Pieces = "kernels" if any(r.scope == "kernel" for r, _ in worked) else "operations"
-        self._needed = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
+        self._needed = [(work, r.calls) for r in self.records if (work := r.bound_work) is not None]
         if nothing is not None:
             self._needed.append((nothing, 1))
         self._written = self._needed
@@ -132,7 +132,7 @@ class Total(Displayed):
     @cached_property
     def recomputed_seconds(self) -> float | None:
         """The part of the bound that repeats forward work; None without a device, zero where nothing is repeated."""
-        repeated = [(work, r.calls) for r in self.records if r.recomputed and (work := r.needed) is not None]
+        repeated = [(work, r.calls) for r in self.records if r.recomputed and (work := r.bound_work) is not None]
         if self.device is None:
             return None
         bound = self._serial(repeated)
@@ -163,9 +163,9 @@ class Total(Displayed):
         return serial_bound(one if calls == 1 else replace(one, seconds=one.seconds * calls) for one, calls in ones)
 
     @cached_property
-    def floor(self) -> CountedWork:
+    def floor(self) -> WorkSum:
         """What every implementation needs, as the bound counts it and a roofline draws it."""
-        return CountedWork.of(Work.of_calls(self._needed))
+        return WorkSum.of(Work.of_calls(self._needed))
 
     @property
     def below_bound(self) -> bool:

@@ -168,7 +168,7 @@ class _Growth:
         self.off = max(self.off or 0.0, abs(middle / expected - 1) if expected else 0.0)
 
     def _bytes(self, tokens: int) -> float:
-        works = ((record.needed, record.calls) for record in self._records(0, tokens))
+        works = ((record.bound_work, record.calls) for record in self._records(0, tokens))
         return sum(work.bytes.get("dram", 0.0) * calls for work, calls in works if work is not None)
 
     def _grows_along_lines(self, part: _Part) -> bool:
@@ -200,7 +200,7 @@ class _Growth:
             return False
         if all(other.call == first.call and other.floor == first.floor for other in others):
             return True
-        for works in zip(*((r.work, r.needed, r.written) for r in pieces), strict=True):
+        for works in zip(*((r.work, r.bound_work, r.written) for r in pieces), strict=True):
             known = [work for work in works if work is not None]
             if len(known) < len(works) or not _line(places, [_amounts(work) for work in known]):
                 return False

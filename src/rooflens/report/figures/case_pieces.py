@@ -72,7 +72,7 @@ class Piece:
     @cached_property
     def work(self) -> Work | None:
         """What the device does for this piece: recomputation included, a causal call by what its kernel executes."""
-        return Work.of_calls((work, r.calls) for r in self.records if (work := r.needed) is not None)
+        return Work.of_calls((work, r.calls) for r in self.records if (work := r.bound_work) is not None)
 
 
 @dataclass(frozen=True, slots=True)

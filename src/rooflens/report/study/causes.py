@@ -148,10 +148,10 @@ def bound_by_cause(item: Evidence) -> Amounts:
         return {}
     amounts: dict[str, float] = {}
     for record in item.work.summed:
-        if record.scope == "model" or record.needed is None:
+        if record.scope == "model" or record.bound_work is None:
             continue
         try:
-            bound = item.work.bound(record.needed, item.device)
+            bound = item.work.bound(record.bound_work, item.device)
         except MissingCeiling:
             return {}
         cause = _cause(record, bound.bound_by, decodes=item.case.mode == "decode")

@@ -1,4 +1,4 @@
-"""CountedWork: what a step asks of a device, counted in one way."""
+"""WorkSum: the work of some records, added up in one way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rooflens.records import Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountedWork:
+class WorkSum:
     """The work of some records, added up in one way: as the code is written, or the floor that the bound counts.
 
     All numbers are of that one work, with what checkpointing computes again. None is unknown.
@@ -31,7 +31,7 @@ class CountedWork:
     intensity: float | None = None
 
     @classmethod
-    def of(cls, work: Work | None) -> CountedWork:
+    def of(cls, work: Work | None) -> WorkSum:
         """Return the numbers of a work; FLOP of which none are counted and some are missing are unknown."""
         if work is None:
             return cls(work=None, bytes={})
