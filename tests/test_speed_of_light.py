@@ -127,6 +127,17 @@ def test_the_summary_of_counted_runs_has_the_shares_of_each_phase_and_of_the_ste
     assert "share of a ceiling" in text
 
 
+def test_products_that_ran_on_the_general_lanes_are_among_all_flop_and_a_note_says_so() -> None:
+    """An sgemm: counters see 400 FLOP of the lanes and none of tensor cores."""
+    said = "matmul FLOP and MAC that were counted are those of tensor cores"
+    lanes = kernel("sgemm", 8.0, {"vector.fp32": 400.0, "matmul.bf16": 0.0}, {"dram": 10.0})
+    found = RecordSet([lanes], devices={DEVICE.name: DEVICE})
+    assert (found.total().matmul_flops, found.total().flops) == (0, 400)
+    assert said in rl.table(found, by="phase", width=500)
+    tensor = kernel("gemm", 8.0, {"vector.fp32": 400.0, "matmul.bf16": 800.0}, {"dram": 10.0})
+    assert said not in rl.table(RecordSet([tensor], devices={DEVICE.name: DEVICE}), by="phase", width=500)
+
+
 def test_a_summary_without_counted_work_has_no_shares() -> None:
     timed = kernel("gemm", 2.0, {}, {})
     algorithmic = replace(timed, work=Work(flops={"matmul.bf16": 10.0}, bytes={"dram": 1.0}))

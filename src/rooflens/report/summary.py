@@ -64,6 +64,8 @@ _BOUND_OF_ENGINES = (
     " (chunked prefill) can beat it, down to the whole-model roofline"
 )
 
+_ON_LANES = "matmul FLOP and MAC that were counted are those of tensor cores; FLOP hold products on the general lanes"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
@@ -308,6 +310,8 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
         yield from [_BOUND] if modes - ANSWERS.keys() else []
         yield from [_BOUND_OF_ENGINES] if modes & ANSWERS.keys() else []
         yield "whole-model roofline: all work as one operation"
+    if any(row.counted and row.total.flops and not row.total.matmul_flops for row in rows if row.total is not None):
+        yield _ON_LANES
     yield from waiting_notes(row.total for row in rows if row.total is not None and row.only is None)
     yield from number_notes(row.total for row in rows)
     yield from surplus_notes(row.total for row in rows if row.total is not None and row.only is None)
