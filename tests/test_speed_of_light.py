@@ -13,6 +13,7 @@ from tests.test_counters_joined import counted
 import rooflens as rl
 from rooflens.errors import InvalidValue
 from rooflens.records import Ceiling, Device, Record, Timing, Work
+from rooflens.report.figures.labels import legend
 from rooflens.report.part_tables import PartRow, part_rows
 from rooflens.results import RecordSet, join
 
@@ -136,6 +137,19 @@ def test_products_that_ran_on_the_general_lanes_are_among_all_flop_and_a_note_sa
     assert said in rl.table(found, by="phase", width=500)
     tensor = kernel("gemm", 8.0, {"vector.fp32": 400.0, "matmul.bf16": 800.0}, {"dram": 10.0})
     assert said not in rl.table(RecordSet([tensor], devices={DEVICE.name: DEVICE}), by="phase", width=500)
+
+
+def test_pictures_of_counted_kernels_name_them_as_tables_do_and_say_that_no_family_is_known() -> None:
+    named = [
+        kernel(f"void cudnn::engines::k{n}<(int)4>(float *)", 8.0, {"vector.fp32": 400.0}, {"dram": 10.0})
+        for n in (1, 2)
+    ]
+    found = RecordSet([replace(each, kind="other", operation="") for each in named], devices={DEVICE.name: DEVICE})
+    figure = rl.roofline(found)
+    assert any("k1<4>(float*)" in line for line in figure.listing)
+    words = [row.text.text for row in legend(figure, dict.fromkeys(figure.groups, "#000000"))]
+    assert "family not known" in words
+    assert "no formula" not in words
 
 
 def test_a_summary_without_counted_work_has_no_shares() -> None:

@@ -21,7 +21,7 @@ _KEYS: Mapping[LaunchedBy, Callable[[Record], str]] = {
     "kernel": lambda record: spelling(record.name),
     "phase": lambda record: record.phase or "",
     "module": lambda record: record.path,
-    "family": lambda record: record.kind,
+    "family": lambda record: "" if record.kind == "other" and not record.operation else record.kind,
 }
 LAUNCHED_BY: tuple[LaunchedBy, ...] = get_args(LaunchedBy)
 """What launches of two files are put together by."""

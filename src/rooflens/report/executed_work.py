@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rooflens.compare.executed_work import Executed
 from rooflens.records import Case
 from rooflens.report.columns import CASE, PHASE, at_least, whole
-from rooflens.report.table import COUNT, Column, Entry, Table, build
+from rooflens.report.table import COUNT, Column, Entry, Table, build, percent
 from rooflens.report.table_notes import coverage_line
 from rooflens.results import Coverage, Total
 
@@ -77,7 +77,11 @@ NOTES = (
 def by_family(works: Sequence[Executed], case: Case, coverage: Coverage) -> Table:
     """Return one row per phase and operation family, the longest first within a phase."""
     total = _Row(case, replace(_together("total", works), phase=None))
-    time = "" if coverage.time_share is None else f"; {coverage.time_share:.1%} of their time belongs to an operation"
+    time = (
+        "" if coverage.time_share is None else f"; {percent(coverage.time_share)} of their time belongs to an operation"
+    )
+    if coverage.time_share == 0:
+        time = "; none tells its operation: families are not known"
     return build(
         "Executed and algorithmic work by family",
         (*CASE, _PHASE, _FAMILY, *_COUNTED),

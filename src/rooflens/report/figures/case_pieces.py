@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from rooflens.compare.kernel_pairs import spelling
 from rooflens.predict import Prediction
 from rooflens.records import Case, Phase, Record, Source, Work
 from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, differing, name_of
@@ -67,7 +68,7 @@ class Piece:
         """The name of the piece in a list below the figure."""
         if self.whole:
             return self.label
-        return cut(self.name.removeprefix("void "), _LONGEST_KERNEL) if self.kernel else self.name
+        return cut(spelling(self.name).removeprefix("void "), _LONGEST_KERNEL) if self.kernel else self.name
 
     @cached_property
     def work(self) -> Work | None:

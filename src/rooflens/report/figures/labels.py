@@ -212,7 +212,9 @@ def _groups(figure: RooflineData, colours: Mapping[str, str]) -> Iterator[Legend
     for group in figure.groups:
         symbol = LEVEL_SHAPES.get(group, "circle") if figure.hierarchical else "circle"
         hollow = {mark.whole for mark in figure.marks if mark.group == group} == {True}
-        more = f"{len(figure.rest)} more, see note" if figure.rest else "no formula"
+        counted = {mark.source for mark in figure.marks} == {"counters"}  # of kernels, which tell no family
+        none = "family not known" if counted else "no formula"
+        more = f"{len(figure.rest)} more, see note" if figure.rest else none
         name = more if group == OTHER else shorten(printable(group), _LONGEST_KEY)
         yield LegendRow("group", TextLine(name), symbol, colours[group], hollow)
 
