@@ -152,9 +152,17 @@ def test_pictures_of_counted_kernels_name_them_as_tables_do_and_say_that_no_fami
     assert "no formula" not in words
 
 
+def test_a_roofline_of_work_that_is_not_all_known_is_a_lower_bound_as_the_bound_is() -> None:
+    """10 bytes at 10 per second; nobody counted FLOP."""
+    bare = replace(kernel("k", 8.0, {}, {"dram": 10.0}), scope="kernel")
+    lower = replace(bare, work=Work(bytes={"dram": 10.0}, origin="executed", missing=frozenset({"k"})))
+    text = rl.table(RecordSet([lower], devices={DEVICE.name: DEVICE}), by="phase", width=500)
+    assert text.count(">= 1.000 s") == 2
+
+
 def test_a_summary_without_counted_work_has_no_shares() -> None:
     timed = kernel("gemm", 2.0, {}, {})
-    algorithmic = replace(timed, work=Work(flops={"matmul.bf16": 10.0}, bytes={"dram": 1.0}))
+    algorithmic = replace(timed, source="profile", work=Work(flops={"matmul.bf16": 10.0}, bytes={"dram": 1.0}))
     found = RecordSet([algorithmic], devices={DEVICE.name: DEVICE})
     assert "dram_share" not in rl.table(found, format="csv").splitlines()[0]
     with pytest.raises(InvalidValue, match="no column 'dram_share' in this table"):

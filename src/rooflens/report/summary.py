@@ -147,7 +147,13 @@ SUMMARY_COLUMNS = (
     *EXPECTED,
     WAITS,
     _time("as_written_seconds", AS_WRITTEN.header, "s", "as_written", "room"),
-    _time("whole_model_seconds", WHOLE_MODEL.header, "s", lambda row: WHOLE_MODEL.of(row.total).value, "room"),
+    _time(
+        "whole_model_seconds",
+        WHOLE_MODEL.header,
+        "s",
+        lambda row: row.total and at_least(WHOLE_MODEL.of(row.total).value, bool(row.total.missing)),
+        "room",
+    ),
     _time(
         _MEASURED,
         TIME.header,
@@ -220,7 +226,7 @@ def summary(rs: RecordSet) -> Table:
     shown = _shown_here(rows)
     spans = [row.measured.span for row in rows if row.measured is not None]
     headers = {_MEASURED: "busy"} if spans and None not in spans else {}
-    more = {EFFICIENCY.name: CEILINGS} if any(row.counted for row in rows) else {}
+    more = {EFFICIENCY.name: CEILINGS} if any("counters" in item.sources for item in evidence) else {}
     columns = [
         replace(column, show=shown.get(column.key, column.show), header=headers.get(column.key, column.header))
         for one in SUMMARY_COLUMNS
@@ -310,7 +316,7 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
         yield from [_BOUND] if modes - ANSWERS.keys() else []
         yield from [_BOUND_OF_ENGINES] if modes & ANSWERS.keys() else []
         yield "whole-model roofline: all work as one operation"
-    if any(row.counted and row.total.flops and not row.total.matmul_flops for row in rows if row.total is not None):
+    if any(row.total.flops and not row.total.matmul_flops and row.counted for row in rows if row.total is not None):
         yield _ON_LANES
     yield from waiting_notes(row.total for row in rows if row.total is not None and row.only is None)
     yield from number_notes(row.total for row in rows)
@@ -355,7 +361,7 @@ def _notes_on_times(timed: Sequence[_Row]) -> Iterator[str]:
     for row in timed:
         if row.only is None and row.measured is not None and row.measured.pooled > 1:
             yield f"{row.case.label()}: samples of {row.measured.pooled} measurements pooled"
-    if any(row.counted and any(row.ceilings.values()) for row in timed):
+    if any(row.source == "counters" and any(row.ceilings.values()) for row in timed):
         yield CEILING_NOTE
     yield from _notes_on_executed([row for row in timed if row.only is None and row.evidence.estimate is not None])
 

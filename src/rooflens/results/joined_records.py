@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
+from operator import attrgetter
 
 from rooflens.errors import InvalidValue
 from rooflens.records import EVERY_PHASE, Case, Environment, Record
@@ -28,6 +30,12 @@ class PartOfSet:
     origin: KeptRecords
     environment: Environment | None
 
+    @cached_property
+    def estimates(self) -> Mapping[Case, Sequence[Record]]:
+        """The estimated records of those kept, by case."""
+        estimated = (record for record in self.kept.summed if record.source == "estimate")
+        return grouped_by(estimated, attrgetter("case"))
+
 
 PlaceInEstimate = tuple[Hashable, ...]
 
@@ -41,27 +49,28 @@ def joined_records(sets: Sequence[PartOfSet]) -> KeptRecords:
     holders: dict[Case, list[PartOfSet]] = {}
     observed: dict[int, dict[int, Record]] = {}  # by origin: parts share records; equal ones may be two
     for one in sets:
-        for case in one.kept.estimates:
+        for case in one.estimates:
             holders.setdefault(case, []).append(one)
         its = observed.setdefault(id(one.origin), {})
         its |= {id(record): record for record in one.kept.summed if record.source != "estimate"}
     runs, records, makers = SeveralRuns(), list[Record](), dict[Case, LayerMaker]()
     for one in sets:
-        for case in one.kept.estimates:
+        for case in one.estimates:
             if (holding := holders.pop(case, None)) is not None:
-                joined = one.kept if len(holding) == 1 else _joined_estimate(case, holding)
-                records += joined.estimates[case]
-                makers |= {case: joined.makers[case]} if case in joined.makers else {}
-        records += runs.apart([*observed.pop(id(one.origin), {}).values()])
+                holder, joined = (one, one.estimates[case]) if len(holding) == 1 else _joined_estimate(case, holding)
+                records += joined
+                makers |= {case: holder.kept.makers[case]} if case in holder.kept.makers else {}
+        if run := observed.pop(id(one.origin), {}):
+            records += runs.apart([*run.values()])
     return KeptRecords(summed=tuple(records), makers=makers)
 
 
-def _joined_estimate(case: Case, sets: Sequence[PartOfSet]) -> KeptRecords:
-    """Return what holds the estimate of a case of which each set holds all or a part."""
-    first = next((one.kept for one in sets if case in one.kept.makers), sets[0].kept)
-    sums, records = case in first.makers, first.estimates[case]
-    if all((case in one.kept.makers) == sums and alike(records, one.kept.estimates[case]) for one in sets):
-        return first
+def _joined_estimate(case: Case, sets: Sequence[PartOfSet]) -> tuple[PartOfSet, Sequence[Record]]:
+    """Return the estimate of a case of which each set holds all or a part, and a set that makes its layers, if any."""
+    first = next((one for one in sets if case in one.kept.makers), sets[0])
+    sums, records = case in first.kept.makers, first.estimates[case]
+    if all((case in one.kept.makers) == sums and alike(records, one.estimates[case]) for one in sets):
+        return first, records
     apart: list[list[PartOfSet]] = []
     for one in sets:
         same = next((group for group in apart if _of_one_estimate(case, group[0], one)), None)
@@ -72,19 +81,17 @@ def _joined_estimate(case: Case, sets: Sequence[PartOfSet]) -> KeptRecords:
     together = _united(case, parts)
     if not sums:
         origins = {id(one.origin): one.origin.estimate(case) for one in sets}.values()
-        return KeptRecords(summed=tuple(_in_order(together, max(origins, key=len))))
-    if (stranger := _beyond(together, first.estimate(case))) is not None:
+        return first, _in_order(together, max(origins, key=len))
+    if (stranger := _beyond(together, first.kept.estimate(case))) is not None:
         raise _different(case, f"only one has {_words(stranger)}")
-    return first
+    return first, records
 
 
 def _of_one_estimate(case: Case, one: PartOfSet, other: PartOfSet) -> bool:
     """True if both sets are cut from one, or hold records that were made at once."""
     if one.origin is other.origin or (one.environment is not None and one.environment == other.environment):
         return True
-    return (
-        one.kept.estimates[case][0].case is other.kept.estimates[case][0].case
-    )  # which they share since they were made
+    return one.estimates[case][0].case is other.estimates[case][0].case  # which they share since they were made
 
 
 def _in_order(records: Sequence[Record], whole: Sequence[Record]) -> Sequence[Record]:

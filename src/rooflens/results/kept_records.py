@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
 
 from rooflens.records import Case, Record
 from rooflens.results.totals import grouped_by
@@ -29,17 +28,13 @@ class KeptRecords:
     @cached_property
     def every(self) -> tuple[Record, ...]:
         """All records; each layer of a model has its own."""
-        held = grouped_by(self.summed, attrgetter("case"))
+        held = grouped_by(self.summed, lambda record: record.case)
         return tuple(record for case, own in held.items() for record in self._every_of(case, own))
-
-    @cached_property
-    def estimates(self) -> Mapping[Case, Sequence[Record]]:
-        """The estimated ones of those kept, by case."""
-        return grouped_by((record for record in self.summed if record.source == "estimate"), attrgetter("case"))
 
     def estimate(self, case: Case) -> Sequence[Record]:
         """Return all records of the estimate of a case."""
-        return self._every_of(case, self.estimates.get(case, ()))
+        own = [record for record in self.summed if record.source == "estimate" and record.case == case]
+        return self._every_of(case, own)
 
     def _every_of(self, case: Case, own: Sequence[Record]) -> Sequence[Record]:
         if case not in self.makers or all(record.source != "estimate" for record in own):
