@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.table_samples import (
@@ -19,7 +20,9 @@ from tests.table_samples import (
     times,
     trained,
 )
+from torch import nn
 
+import rooflens as rl
 from rooflens.compare import Agreement, compare_evidence
 from rooflens.compare.agreement import PieceKey
 from rooflens.errors import Incomparable, InvalidValue
@@ -251,3 +254,30 @@ def test_a_step_that_was_run_in_several_ways_has_a_row_for_each() -> None:
     (row,) = compare_evidence(RecordSet([timings[0], *said], devices=both().devices)).rows
     assert row.estimated is not None
     assert row.estimated.seconds == pytest.approx(BOUND)
+
+
+@pytest.mark.parametrize("by", ["case", "phase"])
+def test_the_expected_time_of_a_step_is_that_of_its_estimate_and_beside_kernels_that_of_the_device_alone(
+    by: str,
+) -> None:
+    """A clock around the step sees launches and waiting; counters see the time of two kernels."""
+    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
+    estimate = rl.estimate(net, inputs=torch.ones(4, 64), device="h100-sxm")
+    (case,) = estimate.cases
+    alone = sum(group.total.predicted_seconds or 0 for group in estimate.by("op"))
+    step = estimate.total().predicted_seconds
+    assert step is not None
+    assert step > 2 * alone > 0
+    seen = Timing(samples=(step,) * 5, origin="cuda-events")
+    measured = Record(case=case, source="measure", scope="model", phase="forward", timing=seen)
+    kernels = Record(case=case, source="counters", scope="kernel", name="gemm", phase="forward", timing=seen)
+    beside = rl.compare(estimate, RecordSet([kernels]), by=by)
+    whole = rl.compare(estimate, RecordSet([measured]), by=by)
+    assert isinstance(beside, Agreement)
+    assert isinstance(whole, Agreement)
+    assert [row.pair("predicted") for row in whole.rows] == [(step, step)]
+    (row,) = beside.rows
+    assert row.pair("predicted") == pytest.approx((alone, step))
+    told = "expected: on the device alone, without waiting for the host"
+    assert told in rl.table(beside, width=200)
+    assert told not in rl.table(whole, width=200)

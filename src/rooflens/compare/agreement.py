@@ -224,7 +224,7 @@ def _rows(
     item = Evidence(case=case, device=sets[0].devices.get(device or ""), work=estimate, time=None)
     phases = {phase for part in sets for phase in part.phases}
     only = phases.pop() if len(phases) == 1 else None
-    estimated = _estimated(item, by, only)
+    estimated = _estimated(item, by, only, waiting=by in ("case", "phase") and ("measure" in sources or not sources))
     observed = {part.sources[0]: _observed(replace(item, time=part), by, only) for part in observers}
     for key in dict.fromkeys((*estimated, *(key for amounts in observed.values() for key in amounts))):
         yield Joined(
@@ -247,12 +247,24 @@ def _grouped(records: Iterable[Record], by: JoinBy, only: Phase | None) -> Mappi
     )
 
 
-def _estimated(item: Evidence, by: JoinBy, only: Phase | None) -> Mapping[PieceKey, PieceAmounts]:
+def _estimated(item: Evidence, by: JoinBy, only: Phase | None, *, waiting: bool) -> Mapping[PieceKey, PieceAmounts]:
+    """Return what the estimate says.
+
+    Args:
+        waiting: expect the time of steps and phases as a clock around them sees it; else that of their pieces on the
+            device, which profilers and counters see, without waiting for the host.
+    """
     if item.work is None:
         return {}
     totals = {key: item.work.sum(group, item.device) for key, group in _grouped(item.work, by, only).items()}
+    timed = {key: item.total(None if by == "case" else key.phase) if waiting else t for key, t in totals.items()}
     return {
-        key: PieceAmounts(seconds=t.seconds, predicted=t.predicted_seconds, flops=_all_flops(t), dram=BYTES.of(t).value)
+        key: PieceAmounts(
+            seconds=t.seconds,
+            predicted=PREDICTED.of(timed[key]).value,
+            flops=_all_flops(t),
+            dram=BYTES.of(t).value,
+        )
         for key, t in totals.items()
     }
 

@@ -178,7 +178,7 @@ _AGREEMENT = (
     Column("path", "module", read="key.path", align="left"),
     Column("kind", "family", read="key.kind", align="left"),
     Column("name", "operation", read=lambda row: _short(row.key.name) if row.key.name else None, align="left"),
-    Column("predicted", "predicted", "s", "estimated.predicted", group="time"),
+    Column("predicted", "expected", "s", "estimated.predicted", group="time"),
     Column("predicted_error", "error", PERCENT, lambda row: row.error("predicted"), group="time"),
     Column("bound", "bound", "s", "estimated.seconds", group="time"),
     Column("measure_seconds", "measured", "s", "observed.measure.seconds", group="time"),
@@ -218,6 +218,9 @@ def agreement_tables(compared: Agreement) -> list[Table]:
         "ratios: observed over estimated; errors: (estimated - observed) / observed; MAPE, median, p90 without sign",
         *compared.notes,
     ]
+    observers = {name for row in compared.rows for name in row.observed}
+    if observers and ("measure" not in observers or any(row.key.path + row.key.kind for row in compared.rows)):
+        notes.append(ColumnNote("expected: on the device alone, without waiting for the host", "predicted"))
     alone = len(compared.unpaired)
     if alone:
         notes.append(f"{alone} of {len(compared.rows)} rows have no partner: a dash where a source has no such piece")
