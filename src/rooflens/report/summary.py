@@ -316,7 +316,8 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
         yield from [_BOUND] if modes - ANSWERS.keys() else []
         yield from [_BOUND_OF_ENGINES] if modes & ANSWERS.keys() else []
         yield "whole-model roofline: all work as one operation"
-    if any(row.total.flops and not row.total.matmul_flops and row.counted for row in rows if row.total is not None):
+    steps = [(row, row.total) for row in rows if row.only is None and row.total is not None]
+    if any(total.flops and not total.matmul_flops and row.counted for row, total in steps):
         yield _ON_LANES
     yield from waiting_notes(row.total for row in rows if row.total is not None and row.only is None)
     yield from number_notes(row.total for row in rows)
