@@ -191,6 +191,9 @@ def test_phases_and_families_are_put_side_by_side_too() -> None:
 def test_what_launches_do_not_tell_is_no_side_by_side() -> None:
     with pytest.raises(Incomparable, match="the first side does not tell the module of any of its kernels"):
         compare_kernels(launches(("a", 1)), before_and_after()[1], by="module")
+    nowhere = RecordSet([counted("(unattributed)", 1, 1, (1, 1, 1))])
+    with pytest.raises(Incomparable, match="the second side does not tell the module of any of its kernels"):
+        compare_kernels(before_and_after()[0], nowhere, by="module")
     with pytest.raises(InvalidValue, match="not put together by 'op'; known: kernel, phase, module, family"):
         rl.compare(*before_and_after(), by="op", question="kernels")
 

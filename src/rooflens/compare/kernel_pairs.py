@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from rooflens.compare.doubts import Doubtful
 from rooflens.errors import AmbiguousResult, Incomparable, InvalidValue
 from rooflens.records import LEVELS, Record
-from rooflens.results import RecordSet
+from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.results.quantities import ratio
 from rooflens.results.totals import grouped_by
 
@@ -190,7 +190,7 @@ def _launches(records: RecordSet, by: LaunchedBy, which: str) -> list[Record]:
             f"the {which} side holds the kernels of {len(cases)} cases ({listed}); narrow it with where(...), or give a"
             " file per case"
         )
-    if not any(map(_KEYS[by], launches)):
+    if {*map(_KEYS[by], launches)} <= {"", UNATTRIBUTED}:
         raise Incomparable(f"the {which} side does not tell the {by} of any of its kernels; compare it by kernel")
     return launches
 
