@@ -126,3 +126,12 @@ def test_what_wgmma_kernels_load_is_not_in_l1() -> None:
 def test_counted_records_are_kept_in_record_files(tmp_path: Path) -> None:
     records = rl.read(OWN / "raw_alexnet_b4_fp16_nvtx.csv")
     assert rl.read(records.save(tmp_path / "kept.jsonl")).records == records.records
+
+
+def test_a_device_that_is_not_the_one_of_the_file_is_told() -> None:
+    """The file names an H200."""
+    path = OWN / "raw_resnet18_b1_fp32.csv"
+    told = "the ceilings are those of h100-sxm5-80gb; the file names NVIDIA H200"
+    assert told in rl.read(path, device="h100-sxm").notes
+    for plain in (rl.read(path), rl.read(path, device="h200")):
+        assert not any(note.startswith("the ceilings are those of") for note in plain.notes)

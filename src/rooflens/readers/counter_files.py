@@ -24,6 +24,9 @@ def _read(path: Path, context: ReadContext) -> RecordSet:
         counted = _as_counted(chip, contents, context, path)
         devices |= {} if counted is None else {counted.name: counted}
         notes += _notes(chip, counted, context.device_name(chip.title))
+        told = replace(context, device=None).device_name(chip.title)
+        if context.device is not None and told not in (None, context.device_name(chip.title)):
+            notes.append(f"the ceilings are those of {context.device.name}; the file names {chip.title}")
     first, *others = contents.records
     return RecordSet((replace(first, notes=(*first.notes, *notes)), *others), devices=devices)
 
