@@ -148,6 +148,9 @@ def test_pictures_of_counted_kernels_name_them_as_tables_do_and_say_that_no_fami
     found = RecordSet([replace(each, kind="other", operation="") for each in named], devices={DEVICE.name: DEVICE})
     figure = rl.roofline(found)
     assert any("k1<4>(float*)" in line for line in figure.listing)
+    twice = replace(named[0], name=f"void {'k' * 200}<(int)4>(float *)")
+    listing = rl.roofline(RecordSet([twice, twice], devices={DEVICE.name: DEVICE})).listing
+    assert [line.rpartition("…")[2] for line in listing] == [", launch 1 of 2", ", launch 2 of 2"]
     words = [row.text.text for row in legend(figure, dict.fromkeys(figure.groups, "#000000"))]
     assert "family not known" in words
     assert "no formula" not in words

@@ -68,7 +68,10 @@ class Piece:
         """The name of the piece in a list below the figure."""
         if self.whole:
             return self.label
-        return cut(spelling(self.name).removeprefix("void "), _LONGEST_KERNEL) if self.kernel else self.name
+        if not self.kernel:
+            return self.name
+        name, of, launch = self.name.partition(", launch ")  # which of several it is stays at any length of a name
+        return cut(spelling(name).removeprefix("void "), _LONGEST_KERNEL - len(of + launch)) + of + launch
 
     @cached_property
     def work(self) -> Work | None:
