@@ -20,8 +20,9 @@ from tests.counting import Calls
 from torch import Tensor, nn
 
 import rooflens as rl
-from rooflens.costs import SCANS, launched
+from rooflens.costs import SCANS
 from rooflens.errors import ModelError
+from rooflens.predict.launched_calls import launched
 from rooflens.records import Record
 from rooflens.roofline import bound
 from rooflens.trace.code_work import code_work

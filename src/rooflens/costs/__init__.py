@@ -39,7 +39,7 @@ from rooflens.costs.experts import EXPERTS_HIT, expert_needs
 from rooflens.costs.fusion import fused_bytes, optimizer_needs
 from rooflens.costs.masks import UNKNOWN_MASK, has_unknown_mask, mask_needs, masked
 from rooflens.costs.registry import Arithmetic, Cost, Demand, Need, arithmetic_of, cost, families, family_of, traffic
-from rooflens.costs.scans import SCANS, CodeCalls, launched
+from rooflens.costs.scans import SCANS, code_work
 from rooflens.costs.sizes import result_names
 from rooflens.costs.weight_formats import WEIGHT_FORMATS, with_weights
 from rooflens.costs.widened import widened_needs

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rooflens.costs.registry import Demand, Formula, Need, register
 from rooflens.costs.units import is_floating, matrix, pointwise
@@ -49,7 +48,7 @@ _FORMULA = (
 
 def _demand(call: Call, least: Flops) -> Demand:
     """What the code does that was called, beside what the scan needs; a fused kernel does no more than that."""
-    written = _written(call)
+    written = code_work(call)
     if not written:
         return Demand(flops=least)
     missing = frozenset(unit.partition("/")[2] for unit in written if unit.startswith("missing/"))
@@ -60,20 +59,7 @@ def _demand(call: Call, least: Flops) -> Demand:
     return Demand(flops=counted, bytes=moved, need=need, missing=missing)
 
 
-class CodeCalls(NamedTuple):
-    """What a host launches in one call: operations, and views of tensors."""
-
-    operations: int
-    views: int
-
-
-def launched(call: Call) -> CodeCalls:
-    """Return what a host launches in one call: all that Python code runs which the call stands for, else itself."""
-    written = _written(call)
-    return CodeCalls(written.get("host/operations") or 1, written.get("host/views", 0))
-
-
-def _written(call: Call) -> dict[str, int]:
+def code_work(call: Call) -> dict[str, int]:
     """What the code does that was called, by unit; nothing where a call stands for no code."""
     units = call.get("units")
     if not isinstance(units, tuple) or not units:

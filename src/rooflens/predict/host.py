@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rooflens.costs import launched
 from rooflens.predict.call_on_device import CHANNELS_LAST, HALF
 from rooflens.predict.card import Card
+from rooflens.predict.launched_calls import launched
 from rooflens.records import HostCalls, Phase, Record, Tensor
 
 _FAMILIES = frozenset({"convolution", "matmul", "attention", "gather"})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from rooflens.costs import Arithmetic, cost, launched
+from rooflens.costs import Arithmetic, cost
 from rooflens.predict import host
 from rooflens.predict.bands import PROCESSOR_FAMILY, Regime, band, waits_for
 from rooflens.predict.call_on_device import HALF, CallOnDevice, calls_on_device
@@ -19,6 +19,7 @@ from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
 from rooflens.predict.effects.streams import cold_weights
 from rooflens.predict.expected import expected_seconds
+from rooflens.predict.launched_calls import launched
 from rooflens.predict.queues import Launched, two_queues
 from rooflens.records import ANSWER_PHASES, Call, HostCalls, Phase, Record, Scalar, is_training
 

@@ -6,11 +6,11 @@ the loop goes over all tokens at once: bytes come from memory. Nobody has timed 
 
 from __future__ import annotations
 
-from rooflens.costs import launched
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.products import contraction
 from rooflens.predict.effects.streams import bytes_time, stream_share
+from rooflens.predict.launched_calls import launched
 
 
 def scan(piece: CallOnDevice, card: Card) -> float:

@@ -1,0 +1,21 @@
+"""What a host launches for one call: operations, and views of tensors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rooflens.costs import code_work
+from rooflens.records import Call
+
+
+class CodeCalls(NamedTuple):
+    """What a host launches in one call."""
+
+    operations: int
+    views: int
+
+
+def launched(call: Call) -> CodeCalls:
+    """Return what a host launches in one call: all that Python code runs which the call stands for, else itself."""
+    written = code_work(call) if call.get("units") else {}  # most calls stand for no code
+    return CodeCalls(written.get("host/operations") or 1, written.get("host/views", 0))
