@@ -63,7 +63,7 @@ def test_the_bound_of_one_more_sequence_breaks_the_limit(tmp_path: Path) -> None
     fits = rl.largest_batch(model, **asked, max_time_per_token=limit)
     (fit,) = fits
     assert fit.by_bound == 10
-    assert (fit.batch, fit.limited_by, fit.timed_by) == (0, "time per output token", "predicted")  # the host takes more
+    assert (fit.batch, fit.limited_by, fit.timed_by) == (0, "time_per_output_token", "predicted")  # the host takes more
     assert fit.in_memory is not None
     assert fit.in_memory > 10
     assert "has a time per output token of" in fit.reason

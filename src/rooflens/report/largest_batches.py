@@ -49,7 +49,13 @@ def _time(quantity: Quantity) -> Column:
 
 _TIMES = (_time(TIME_TO_FIRST_TOKEN), _time(TIME_PER_OUTPUT_TOKEN))
 _LIMITED = (
-    Column("limited_by", "limited by", align="left", group="fit"),
+    Column(
+        "limited_by",
+        "limited by",
+        read=lambda fit: Entry(fit.limited_by, label=None if fit.late is None else fit.late.quantity.title),
+        align="left",
+        group="fit",
+    ),
     Column("by_bound", "by the bound", COUNT, group="fit"),
     Column(
         "in_memory",

@@ -100,7 +100,7 @@ class Fit:
     def limited_by(self) -> str | None:
         """What keeps the size from being larger: a limit of time, memory, or the positions; None if unknown."""
         if self.late is not None:
-            return self.late.quantity.title
+            return self.late.quantity.name
         if self.size is None or (self.capped and self.positions is None):
             return None
         return "positions" if self.capped else "memory"
