@@ -9,7 +9,7 @@ from tests.calls import call, tensor
 from tests.test_predict import GIGA, TERA, card, device, seconds
 
 import rooflens as rl
-from rooflens.predict import card_of, constants_of
+from rooflens.predict import card_of, constants_of, generation
 from rooflens.predict.card import Card
 from rooflens.predict.effects.products import full_rate, tiled
 from rooflens.records import Device
@@ -86,6 +86,12 @@ def test_a_card_at_its_power_takes_the_energy_of_its_products_whatever_the_tiles
     few = call("mm", tensor(128, 12_928), self=tensor(128, 4096), mat2=tensor(4096, 12_928))  # 101 tiles on 100 units
     waves = on(device(power=70), product__joules_fp32=0, product__start=0, product__join=99)
     assert seconds(few, of) == pytest.approx(max(2 * 128 * 12_928 * 4096 / 5e12, seconds(few, waves)), rel=1e-3)
+
+
+def test_a_card_of_an_unknown_generation_has_no_more_power_either() -> None:
+    of = card_of(rl.device("l4"), generation("general"))
+    assert of is not None
+    assert seconds(SQUARE, of) == pytest.approx(2 * 8192**3 / (72 / 8e-12), rel=0.01)  # 9 of its 30 TFLOP/s
 
 
 def test_winograd_takes_less_energy_too() -> None:
