@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from rooflens.cli.main import cli
 from rooflens.records import Case, Failure, Record, without_folders
 from rooflens.runs.run import Run, recorded_name
+from rooflens.sources import environment
 from rooflens.sources.command import COMMANDS, FLAGS, PRIVATE, VALUED, WORDS, harmless
 from rooflens.sources.environment import capture
 
@@ -26,6 +28,16 @@ def test_versions_machine_and_flags_are_recorded() -> None:
     assert found.machine["threads"] == torch.get_num_threads()
     assert found.flags["cudnn may use TF32"] == torch.backends.cudnn.allow_tf32
     assert found.created.endswith("+00:00")
+
+
+def test_what_is_installed_over_a_loaded_package_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch  # noqa: F401
+
+    before = capture(["rooflens"]).versions["torch"]
+    monkeypatch.setattr(environment, "version", lambda _: "99.0")
+    monkeypatch.delitem(sys.modules, "onnx", raising=False)
+    now = capture(["rooflens"]).versions
+    assert (now["torch"], now["onnx"]) == (before, "99.0")
 
 
 def test_neither_host_nor_user_is_recorded() -> None:

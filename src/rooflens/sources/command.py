@@ -37,8 +37,8 @@ PRIVATE = frozenset(f"--{name}" for name in _PRIVATE.split())
 """Options whose values are the user's own words."""
 _VALUED = (
     "across against baseline batch budget by cache columns cpus depth device dtype fail-if-slower fail-on figures"
-    " folder format jobs junit keep kind level limit mode model out output over parallel phase price question reserve"
-    " roof shape sort source tables time time-limit top trace width"
+    " folder format jobs junit keep kind level limit max-time-per-token max-time-to-first-token mode model out output"
+    " over parallel phase price question reserve roof shape sort source tables time time-limit top trace width"
 )
 VALUED = frozenset(("-b", "-d", "-j", "-o", *(f"--{name}" for name in _VALUED.split()))) | {
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind not in (bool, dict)

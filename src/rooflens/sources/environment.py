@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -54,9 +55,15 @@ def cpu_name() -> str:
 def _versions() -> Iterator[tuple[str, str]]:
     for package in PACKAGES:
         try:
-            yield package, version(package)
+            yield package, (_loaded_version if package in sys.modules else version)(package)
         except PackageNotFoundError:
             continue
+
+
+@cache
+def _loaded_version(package: str) -> str:
+    """The version of a package that is imported: what is installed over it later does not run."""
+    return version(package)
 
 
 def _machine() -> dict[str, Scalar]:
