@@ -112,7 +112,11 @@ def test_what_was_just_written_is_read_from_the_cache_below_its_size() -> None:
 def test_addresses_cost_more_than_bytes_where_a_kernel_computes_them() -> None:
     of = card(stream__start=0, copy__broadcast=1.0, copy__roll=0.5, copy__transpose=0.25)
     rows, row = tensor(10_000, 1_000), tensor(1_000)
-    assert seconds(call("add", rows, self=rows, other=row), of) == pytest.approx(1e7 / (1.0 * 100 * GIGA), rel=0.01)
+    rows_half, row_half = tensor(10_000, 1_000, dtype="bf16"), tensor(1_000, dtype="bf16")
+    half = card(stream__start=0, copy__broadcast=1.0, copy__broadcast_narrow=0.8)
+    assert seconds(call("add", rows_half, self=rows_half, other=row_half), half) == pytest.approx(1e7 / 80e9)
+    for each in (of, half):
+        assert seconds(call("add", rows, self=rows, other=row), each) == pytest.approx(1e7 / 100e9)
     assert seconds(call("roll", rows, self=rows), of) == pytest.approx(1e7 / (0.5 * 100 * GIGA))
     image = laid("contiguous", 10, 10, 1000, 100)
     turned = laid("channels_last", 10, 10, 1000, 100)
@@ -336,6 +340,23 @@ def test_a_mask_slows_reading_a_cache_and_its_length_does_not(
     given = None if mask is None else tensor(1, 1, 1, keys, dtype=mask)
     one = call("attention", (query, tensor(1)), query=query, key=held, value=held, mask=given, causal=False)
     assert seconds(one, of) == pytest.approx(1e-6 + taken, rel=0.01)
+
+
+def test_wide_heads_cost_another_factor_under_a_mask_and_share_no_keys() -> None:
+    of = card(attention__start=0, attention__flash=0.5, attention__flash_width=0, attention__masked=2,
+              attention__masked_width=0, attention__masked_beyond=1.5, attention__key=1e-6)  # fmt: skip
+
+    def one(heads: int, queries: int, width: int) -> float:
+        query, held = tensor(1, heads, queries, width, dtype="bf16"), tensor(1, heads, 1280, width, dtype="bf16")
+        mask = tensor(1, 1, queries, 1280, dtype="bf16")
+        return seconds(call("attention", query, query=query, key=held, value=held, mask=mask, causal=False), of)
+
+    # 100 blocks of 128 queries: 4 x 10 heads x 1,280 x 1,280 x 256 FLOP at 50 TFLOP/s, twice that, and half more
+    assert one(10, 1280, 256) == pytest.approx(4 * 10 * 1280**2 * 256 / 50e12 * 2 * 1.5)
+    assert one(10, 1280, 128) == pytest.approx(4 * 10 * 1280**2 * 128 / 50e12 * 2)
+    # 4 heads for 100 units: blocks share keys up to a width of 128, and go over all 1,280 beyond
+    assert one(4, 1, 256) == pytest.approx(1280e-6)
+    assert one(4, 1, 128) < 20e-6
 
 
 def test_rows_that_are_no_whole_vectors_cost_their_bytes() -> None:

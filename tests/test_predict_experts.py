@@ -10,7 +10,7 @@ from tests.test_predict import card, seconds
 from rooflens.records import Call
 from rooflens.sources.replay.operands import Untimed, runner
 
-PLAIN = {"product__rate_half": 1.0, "product__depth_half": 0.0, "product__streamed": 1.0, "grouped__start": 0.0}
+PLAIN = {"product__rate_half": 1.0, "product__depth_half": 0.0, "grouped__streamed": 1.0, "grouped__start": 0.0}
 
 
 def experts(rows: int, groups: int, inner: int, outer: int) -> Call:
@@ -45,9 +45,14 @@ def test_experts_without_many_rows_have_the_smaller_tile() -> None:
 
 
 def test_more_than_4096_elements_are_sorted_in_passes() -> None:
-    of = card(routing__sort_short=10e-6, routing__sort_long=50e-6, routing__keys=0.1, stream__cached=1e9)
-    few, many = (tensor(n, dtype="int64") for n in (4096, 1_000_000))
-    assert seconds(call("sort", (few, few), self=few), of) == pytest.approx(10e-6, rel=1e-2)
+    of = card(
+        routing__sort_short=10e-6, routing__sort_each=5, routing__sort_long=50e-6, routing__keys=0.1, stream__cached=1e9
+    )
+    few, many = (tensor(n, dtype="int64") for n in (4000, 1_000_000))
+    # a block takes 5 cycles of 1 ns for each of 4,000 elements: 20 us, and every row has a block of its own
+    assert seconds(call("sort", (few, few), self=few), of) == pytest.approx(30e-6)
+    rows = tensor(50, 4000, dtype="int64")
+    assert seconds(call("sort", (rows, rows), self=rows), of) == pytest.approx(30e-6)
     # 1 M elements at 0.1 for each of 100 units in each of 1 G cycles: 100 us
     assert seconds(call("sort", (many, many), self=many), of) == pytest.approx(150e-6, rel=1e-2)
 
@@ -56,6 +61,20 @@ def test_the_largest_of_each_row_are_found_by_a_block() -> None:
     scores, results = tensor(100_000, 8), (tensor(100_000, 2), tensor(100_000, 2, dtype="int64"))
     found = seconds(call("topk", results, self=scores, k=2), card(routing__largest=10e-6, routing__rows=1e-3))
     assert found == pytest.approx(10e-6 + 100_000 / (1e-3 * 100 * 1e9))
+
+
+@pytest.mark.parametrize(("name", "values"), [("index_add_", "source"), ("scatter_add_", "src")])
+def test_sums_at_places_count_elements_in_16_bits(name: str, values: str) -> None:
+    # 4,000 rows of 1,000 at 0.4 sums for each of 100 units in each of 1 G cycles: 100 us, and 10 for the start.
+    of = card(lookup__added_half=0.4, lookup__scatter=1.0, stream__start=10e-6, stream__cached=1e9)
+    places = tensor(4000, dtype="int64")
+
+    def adding(dtype: str) -> Call:
+        target, source = tensor(100, 1000, dtype=dtype), tensor(4000, 1000, dtype=dtype)
+        return call(name, target, self=target, dim=0, index=places, **{values: source})
+
+    assert seconds(adding("bf16"), of, "bf16") == pytest.approx(110e-6)
+    assert seconds(adding("fp32"), of) < 100e-6  # by their bytes: 48 MB at most, at 1 TB/s
 
 
 def test_rows_of_experts_are_dealt_out_and_timed() -> None:

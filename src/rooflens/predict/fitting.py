@@ -28,7 +28,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         tuple(
             f"copy.{name}"
             for name in (
-                *("broadcast", "shift", "roll", "transpose", "cat_long", "cat_each_short"),
+                *("broadcast", "broadcast_narrow", "shift", "roll", "transpose", "cat_long", "cat_each_short"),
                 *("cat_one", "cat_all", "expand"),
             )
         ),
@@ -88,7 +88,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             f"attention.{name}"
             for name in (
                 *("start", "fp32", "fp32_width", "flash", "flash_width", "backward", "masked", "masked_odd", "odd"),
-                *("decode", "decode_masked", "key", "key_folded"),
+                *("masked_beyond", "decode", "decode_masked", "key", "key_folded"),
             )
         ),
     ),
@@ -98,9 +98,12 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         tuple(f"pooling.{name}" for name in ("share", "output", "tap", "last_max", "last_average", "last_start")),
     ),
     (("lookup",), ("lookup.share", "lookup.sorted")),
-    (("experts",), ("grouped.start", "grouped.few", "grouped.many")),
-    (("routing",), tuple(f"routing.{n}" for n in ("count", "largest", "rows", "sort_short", "sort_long", "keys"))),
-    (("added",), ("lookup.scatter",)),
+    (("experts",), ("grouped.start", "grouped.few", "grouped.many", "grouped.streamed")),
+    (
+        ("routing",),
+        tuple(f"routing.{n}" for n in ("count", "largest", "rows", "sort_short", "sort_each", "sort_long", "keys")),
+    ),
+    (("added",), ("lookup.scatter", "lookup.added_half")),
     (("list",), ("optimizer.start", "optimizer.share")),
 )  # fmt: skip
 """Effects whose calls are fitted together, and their constants; a later stage builds on the earlier ones."""

@@ -5,8 +5,9 @@ blocks, and a causal call computes the blocks that touch its half. Rates are per
 fast, up to 128. fp32 has one kernel, whatever the TF32 switch says. Masks cost a factor, and so do lengths that are no
 multiple of 8. Backward computes 5 products for the 4 that are counted. A few queries against many keys read the cache,
 whatever its length; under a mask a block goes over all keys of a head, one group after the other, and a mask of truth
-values is made into numbers first, by three kernels (profiles and a suite on an H200). Other forms and constants:
-a suite on an H100 (77 calls; torch 2.11, whose 16-bit kernel is cuDNN's or FlashAttention-2's).
+values is made into numbers first, by three kernels (profiles and a suite on an H200); wide heads cost another factor
+then. Other forms and constants: a suite on an H100 (77 calls; torch 2.11, whose 16-bit kernel is cuDNN's or
+FlashAttention-2's).
 """
 
 from __future__ import annotations
@@ -73,12 +74,14 @@ def attention(piece: CallOnDevice, card: Card) -> float:
 def _masked_reading(piece: CallOnDevice, card: Card, query: Tensor, key: Tensor) -> float:
     """Seconds of reading a cache under a mask: bytes, or key after key in the blocks of a unit, unless keys are shared.
 
-    The kernel shares the keys of a head among units where single queries have fewer heads than half of them.
+    The kernel shares the keys of a head among units where single queries have fewer heads than half of them, unless
+    these are wide.
     """
     blocks = prod(query.shape[:-2]) / card.units
     reading = moved(piece, card, card["attention.decode_masked"])
     if query.shape[-2] == 1:
-        return reading if blocks < SHARED else longest(reading, key.shape[-2] * card["attention.key"])
+        shared = blocks < SHARED and query.shape[-1] <= WIDE
+        return reading if shared else longest(reading, key.shape[-2] * card["attention.key"])
     return longest(reading, key.shape[-2] * card["attention.key_folded"] * max(1.0, blocks))
 
 
@@ -90,6 +93,8 @@ def _slower(card: Card, query: Tensor, key: Tensor, masked: bool) -> float:
     if not masked:
         return slower
     slower *= card["attention.masked"] * _power(min(query.shape[-1], WIDE) / COMMON, card["attention.masked_width"])
+    if query.shape[-1] > WIDE:
+        slower *= card["attention.masked_beyond"]
     return slower * (card["attention.masked_odd"] if key.shape[-2] % VECTOR else 1.0)
 
 

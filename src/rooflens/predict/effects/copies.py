@@ -38,6 +38,8 @@ def copy_or_pointwise(piece: CallOnDevice, card: Card) -> float:
     if kind is None or not inputs:
         return seconds
     elements = max(piece.main.elements, inputs[0].elements)
+    if kind == "broadcast" and piece.narrow:
+        kind = "broadcast_narrow"
     return longest(seconds, card["stream.start"] + one_by_one(elements, card, kind))
 
 

@@ -70,7 +70,7 @@ def grouped(piece: CallOnDevice, card: Card) -> float:
     per_unit = full_rate(card, piece.precision) * card[f"grouped.{kind}"] / card.units / 2
     computing = max(1.0, tiles / card.units) * one / per_unit
     read = matrices.nbytes * hit / groups
-    moving = bytes_time(read, left.nbytes + out.nbytes, piece.nbytes, card, card["product.streamed"])
+    moving = bytes_time(read, left.nbytes + out.nbytes, piece.nbytes, card, card["grouped.streamed"])
     arithmetic = named("arithmetic", computing, tile=f"{tall}x{across}", tiles=tiles, groups=hit)
     return card["grouped.start"] + joined(card["product.join"], arithmetic, moving)
 

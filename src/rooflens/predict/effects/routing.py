@@ -1,6 +1,6 @@
 """Sorting, choosing the largest and counting: what finds the experts of a token, and what samples one.
 
-A few elements are sorted by one kernel in the units' own memory, more by a radix sort: several passes, each of some
+A few elements are sorted by a block in its unit's own memory, more by a radix sort: several passes, each of some
 kernels (torch's Sort.cpp and CUB). The largest of a row are found by a block, and sorted by further kernels. Form:
 torch's kernels; constants: a suite on an H200.
 """
@@ -30,6 +30,7 @@ def choosing(piece: CallOnDevice, card: Card) -> float:
             moving, named("rows", rows / card.per_second("routing.rows"), rows=rows)
         )
     if width <= SHORT:
-        return card["routing.sort_short"] + moving
+        in_turn = named("elements in turn", card.of_a_unit(width * card["routing.sort_each"]), elements=width)
+        return card["routing.sort_short"] + longest(moving, in_turn)
     keys = named("keys", rows * width / card.per_second("routing.keys"), elements=rows * width)
     return card["routing.sort_long"] + longest(moving, keys)
