@@ -16,6 +16,8 @@ import resource
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
@@ -123,6 +125,19 @@ TABLES: tuple[tuple[str, tuple[str, ...], Chosen, Key], ...] = (
 )
 
 
+SOURCES: tuple[Callable[[Traces], Iterable[Judged]], ...] = (
+    own_models.unseen,
+    own_models.decoders,
+    own_models.models_with_graphs,
+    own_models.earlier_h200,
+    own_models.processors,
+    public_models.rows,
+    public_sets.rows,
+    lambda _: public_operations.rows(),
+    lambda _: own_models.operations_of_the_suite(),
+)
+"""What gives measured times beside their predictions, the longest first."""
+
 HEAD = """# Errors of the expected time
 
 Written by `python -m benchmarks.prediction.judge --write`. Errors are of predicted over measured times in percent:
@@ -136,10 +151,11 @@ GENERAL_IS_NO_PROOF = frozenset({"h100-sxm5-80gb", "h200-sxm-141gb"})
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, default=cache_folder() / "prediction-traces")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--bands", action="store_true")
     given = parser.parse_args()
-    rows = judged_rows(Traces(given.traces))
+    rows = judged_rows(given.traces, given.jobs)
     if given.bands:
         BANDS.write_text(bands(rows), encoding="utf-8")
         print(f"wrote {BANDS.name}")
@@ -152,19 +168,15 @@ def main() -> None:
     print(f"{sum(its.ru_utime + its.ru_stime for its in spent):.0f} s of processor time")
 
 
-def judged_rows(traces: Traces) -> list[Judged]:
-    """Every measured time beside its predictions."""
-    return [
-        *own_models.unseen(traces),
-        *own_models.decoders(traces),
-        *own_models.models_with_graphs(traces),
-        *own_models.earlier_h200(traces),
-        *own_models.processors(traces),
-        *public_models.rows(traces),
-        *public_sets.rows(traces),
-        *public_operations.rows(),
-        *own_models.operations_of_the_suite(),
-    ]
+def judged_rows(folder: Path, jobs: int) -> list[Judged]:
+    """Every measured time beside its predictions, from estimates in a folder, by several processes."""
+    with ProcessPoolExecutor(jobs) as pool:
+        return [row for rows in pool.map(partial(_rows_of, folder), range(len(SOURCES))) for row in rows]
+
+
+def _rows_of(folder: Path, source: int) -> list[Judged]:
+    """The rows of one of the sources."""
+    return list(SOURCES[source](Traces(folder)))
 
 
 def _parts(rows: Sequence[Judged], folds: Sequence[Bands]) -> Iterable[str]:
