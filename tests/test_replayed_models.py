@@ -85,8 +85,8 @@ def test_the_expected_time_is_that_of_the_replayed_calls(tmp_path: Path, devices
     assert total.prediction is not None
     assert measured.seconds == pytest.approx(4 * 2e-6 + 400e-6)
     assert total.prediction.device == pytest.approx(408e-6)
-    # After 250 us the host launches four operations in 60; then the device has gelu and the last relu to do, 1.2 apart.
-    assert total.prediction.seconds == pytest.approx(310e-6 + 402e-6 + 2 * 1.2e-6)
+    # After 328 us the host launches four operations in 54; then the device has gelu and the last relu to do, 1.2 apart.
+    assert total.prediction.seconds == pytest.approx(382e-6 + 402e-6 + 2 * 1.2e-6)
     assert total.prediction.level == "replayed"
     plain = RecordSet(ESTIMATES, devices=devices).total().prediction
     assert plain is not None
