@@ -20,6 +20,7 @@ from rooflens.predict.constants import Level
 from rooflens.predict.effects.streams import cold_weights
 from rooflens.predict.expected import expected_seconds
 from rooflens.predict.launched_calls import launched
+from rooflens.predict.power import held_back, joules
 from rooflens.predict.queues import Launched, two_queues
 from rooflens.records import ANSWER_PHASES, Call, HostCalls, Phase, Record, Scalar, is_training
 
@@ -120,7 +121,9 @@ def predicted(
     if not conduct.step:
         return part.takes(part.device, "pieces")
     if conduct.way == "graph" and not card.launches_itself:
-        return part.takes(sum(_among(its, card, graph=True) for its in part.doing), "graph")
+        return part.takes(
+            held_back(sum(_among(its, card, graph=True) for its in part.doing), part.joules, card), "graph"
+        )
     return _with_host(part, conduct, phase)
 
 
@@ -136,7 +139,7 @@ def _with_host(part: _Part, conduct: Conduct, phase: Phase | None) -> Prediction
     seconds, hosts = two_queues([*earlier, *mine])[0] - begun, sum(its.host for its in mine)
     waited = hosts - (begun - issued)  # what is launched while the device is busy with earlier phases costs nothing
     device = part.device
-    return part.takes(seconds, waits_for(device, waited), hosts)
+    return part.takes(held_back(seconds, part.joules, card), waits_for(device, waited), hosts)
 
 
 def _steps(record: Record) -> int:
@@ -152,25 +155,29 @@ class _Doing(NamedTuple):
         seconds: of the calls alone.
         launches: of kernels, one for each call, or for each operation of the code that it stands for.
         replayed: seconds of calls whose times are known.
+        joules: of the calls; 0 where they are not known.
     """
 
     record: Record
     seconds: float
     launches: float
     replayed: float
+    joules: float
 
 
 def _doing(record: Record, card: Card, conduct: Conduct) -> _Doing:
-    seconds = launches = replayed = 0.0
+    seconds = launches = replayed = energy = 0.0
     for piece, calls in _pieces(record, conduct):
         known = conduct.times.get((piece.call, piece.call.layout)) if conduct.times else None
         if known is None:
-            seconds += calls * expected_seconds(piece, card)
+            one = expected_seconds(piece, card)
         else:
-            seconds += calls * (known + cold_weights(piece, card))
+            one = known + cold_weights(piece, card)
             replayed += calls * known
+        seconds += calls * one
+        energy += calls * joules(piece, one, card)
         launches += calls * (piece.own if piece.nbytes else 0.0) * launched(piece.call).operations
-    return _Doing(record, seconds, launches, replayed)
+    return _Doing(record, seconds, launches, replayed, energy)
 
 
 def _among(its: _Doing, card: Card, *, graph: bool) -> float:
@@ -217,6 +224,11 @@ class _Part:
     def device(self) -> float:
         """Seconds of the calls alone."""
         return sum(its.seconds for its in self.doing)
+
+    @property
+    def joules(self) -> float:
+        """Of the calls."""
+        return sum(its.joules for its in self.doing)
 
     def takes(self, seconds: float, regime: Regime, hosts: float | None = None) -> Prediction:
         """Return the prediction, with the band of what is like it."""
