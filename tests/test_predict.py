@@ -671,6 +671,40 @@ def test_each_token_of_an_answer_is_begun(way: Way, begins: float) -> None:
     assert read.seconds == pytest.approx(begins + 1.0, rel=1e-6)
 
 
+def test_forward_and_backward_of_each_micro_batch_are_begun() -> None:
+    """Three micro-batches: 3 x (5 + 1) s of forward, 3 x (11 + 1) of backward, and one optimizer: 17 + 1."""
+    x, case = tensor(4), replace(CASE, mode="train", options=(("accumulation_steps", 3),))
+    of = card(
+        host__start=5.0, host__start_backward=11.0, host__start_optimizer=17.0, host__operation=1.0,
+        host__recording=1.0, host__share_backward=1.0, host__backward=0.0, host__thread=1.0,
+    )  # fmt: skip
+    batches: tuple[tuple[Phase, int], ...] = (("forward", 3), ("backward", 3), ("optimizer", 1))
+    step = [
+        replace(_as_record(call("mul", x, self=x, other=x), phase), case=case, calls=calls) for phase, calls in batches
+    ]
+    found = predicted(step, of, Conduct())
+    assert found is not None
+    assert found.host == pytest.approx(3 * 6 + 3 * 12 + 18)
+
+
+def test_phases_whose_records_are_mixed_cost_the_host_no_more() -> None:
+    """A set that was joined of parts has the forward pass in several pieces: its 2 views are counted once."""
+    x = tensor(4)
+    of = card(host__start=5.0, host__start_backward=0.0, host__operation=1.0, host__view=10.0, host__recording=1.0)
+    forward, backward = (_as_record(call("mul", x, self=x, other=x), phase) for phase in ("forward", "backward"))
+    conduct = Conduct(host_calls=(HostCalls(path="", phase="forward", views=2, module_calls=0),))
+    whole, mixed = (
+        predicted(step, of, conduct)
+        for step in ([forward, forward, backward, backward], [forward, backward, forward, backward])
+    )
+    assert whole is not None
+    assert mixed is not None
+    assert mixed.host == whole.host
+    least = predicted([forward, forward], of, conduct, "forward")
+    assert least is not None
+    assert least.host == pytest.approx(5 + 2 * 1 + 2 * 10)
+
+
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_a_phase_of_an_answer_has_the_band_of_a_step_of_its_mode(phase: Phase) -> None:
     """The prompt of an answer is read as a step of prefill is: both have the factors of that mode."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Literal, NamedTuple
 
 from rooflens.costs import Arithmetic, cost
@@ -142,10 +141,14 @@ def _with_host(part: _Part, conduct: Conduct, phase: Phase | None) -> Prediction
     return part.takes(held_back(seconds, part.joules, card), waits_for(device, waited), hosts)
 
 
-def _steps(record: Record) -> int:
-    """Steps of which a record is a part: each token of an answer but the first is written by a step of its own."""
-    written = dict(record.case.options).get("output_len") if record.phase == "decode" else None
-    return max(1, written - 1) if isinstance(written, int) else 1
+def _times_begun(record: Record) -> int:
+    """How often a record's phase is begun: for each micro-batch, and for each token of an answer but the first."""
+    options = dict(record.case.options)
+    if record.phase == "decode":
+        written = options.get("output_len")
+        return max(1, written - 1) if isinstance(written, int) else 1
+    batches = options.get("accumulation_steps") if record.phase in ("forward", "backward") else None
+    return batches if isinstance(batches, int) else 1
 
 
 class _Doing(NamedTuple):
@@ -190,12 +193,14 @@ def _among(its: _Doing, card: Card, *, graph: bool) -> float:
 
 
 def _launched(doing: Sequence[_Doing], card: Card, conduct: Conduct) -> list[Launched]:
-    """What the host launches, phase by phase: each has to be begun."""
+    """What the host launches, phase by phase, in whatever order the records stand: each has to be begun."""
+    phases: dict[Phase | None, list[_Doing]] = {}
+    for one in doing:
+        phases.setdefault(one.record.phase, []).append(one)
     found: list[Launched] = []
-    for phase, group in groupby(doing, key=lambda its: its.record.phase):
-        its = tuple(group)
-        begins, steps = host.beginning(phase, card, compiled=conduct.way == "compiled"), _steps(its[0].record)
-        found.append(Launched(steps * begins, 0.0, steps))
+    for phase, its in phases.items():
+        begins, times = host.beginning(phase, card, compiled=conduct.way == "compiled"), _times_begun(its[0].record)
+        found.append(Launched(times * begins, 0.0, times))
         found += _in_phase(its, card, conduct, phase)
     return found
 
