@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,26 @@ def test_values_that_are_changed_in_fp32_stay_there() -> None:
     product = estimated(torch.bfloat16, scaled=True)
     assert product.bound_work == product.work
     assert estimated(torch.float32).floor is None
+
+
+def on(device: rl.Device, dtype: torch.dtype) -> tuple[set[str], float | None]:
+    """The units of the product's bound, and its bytes, on a device."""
+    sizes = torch.empty(2, ROWS, INNER, dtype=dtype), torch.empty(2, COLUMNS, INNER, dtype=dtype)
+    records = rl.estimate(Widened(scaled=False), inputs=sizes, device=device)
+    (work,) = (r.bound_work for r in records if r.name == "bmm")
+    assert records.total().seconds is not None
+    assert work is not None
+    return set(work.flops), work.bytes["dram"]
+
+
+def test_a_device_without_a_faster_unit_for_16_bits_multiplies_in_fp32() -> None:
+    moved = 2 * (2 * (ROWS + COLUMNS) * INNER + 4 * ROWS * COLUMNS)
+    # A T4 has units for fp16 and none for bf16; values in 16 bits are read as they are on both.
+    t4 = rl.device("t4")
+    assert on(t4, torch.bfloat16) == ({"matmul.fp32"}, moved)
+    assert on(t4, torch.float16) == ({"matmul.fp16"}, moved)
+    slow = [replace(c, rate=1e9) if c.resource == "matmul.fp16" else c for c in t4.ceilings]
+    assert on(replace(t4, name="slow in fp16", ceilings=tuple(slow)), torch.float16) == ({"matmul.fp32"}, moved)
 
 
 def test_scores_of_gpt_j_are_computed_from_16_bits(tmp_path: Path) -> None:

@@ -42,5 +42,5 @@ from rooflens.costs.registry import Arithmetic, Cost, Demand, Need, arithmetic_o
 from rooflens.costs.scans import SCANS, code_work
 from rooflens.costs.sizes import result_names
 from rooflens.costs.weight_formats import WEIGHT_FORMATS, with_weights
-from rooflens.costs.widened import widened_needs
+from rooflens.costs.widened import needed_on, widened_needs
 from rooflens.costs.workspaces import Workspaces, most_kept, workspaces

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rooflens.costs.registry import Need, cost, family_of
-from rooflens.records import Operation
+from rooflens.records import Device, Operation
 
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
 _FACTORS = frozenset({"self", "mat1", "mat2", "batch1", "batch2"})
@@ -37,6 +37,21 @@ def widened_needs(operations: Sequence[Operation], needs: Mapping[int, Need]) ->
         if made == "fp32" and kind in _NARROW:
             narrow[operation.writes[0].block] = kind
     return found
+
+
+def needed_on(device: Device | None, need: Need | None, written: Mapping[str, float]) -> Need | None:
+    """Return a need where it runs: a device without a faster unit for 16 bits multiplies in fp32, as `written` does."""
+    if device is None or need is None or need.flops is None:
+        return need
+    wide = device.ceiling(_WIDE)
+    slower = set()
+    for name in {f"matmul.{kind}" for kind in _NARROW} & need.flops.keys() - written.keys():
+        narrow = device.ceiling(name)
+        if narrow is None or (wide is not None and narrow.rate < wide.rate):
+            slower.add(name)
+    if not slower:
+        return need
+    return replace(need, flops={_WIDE if name in slower else name: count for name, count in need.flops.items()})
 
 
 def _type_read(operation: Operation) -> str:

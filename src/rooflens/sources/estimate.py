@@ -22,6 +22,7 @@ from rooflens.costs import (
     has_unknown_mask,
     mask_needs,
     masked,
+    needed_on,
     optimizer_needs,
     serving_needs,
     traffic,
@@ -91,7 +92,7 @@ def records(
             phase=operation.phase,
             work=work,
             kernel_work=executed,
-            floor=_floor(one, work if executed is None else executed, item.need, arithmetic),
+            floor=_floor(one, work if executed is None else executed, item.need, arithmetic, device),
             traffic=traffic(operation.call, work.bytes["dram"]),
             call=operation.call,
             calls=item.calls,
@@ -233,8 +234,9 @@ def _layouts(calls: Sequence[tuple[Call, int]]) -> tuple[tuple[Call, int], ...]:
     return tuple((laid[0][0], sum(n for _, n in laid)) for laid in by_layout.values())
 
 
-def _floor(one: Cost, written: Work, need: Need | None, arithmetic: Arithmetic) -> Floor | None:
+def _floor(one: Cost, written: Work, need: Need | None, arithmetic: Arithmetic, device: Device | None) -> Floor | None:
     """What every implementation needs of an operation, where that is less than it does as `written`."""
+    need = needed_on(device, need, written.flops)
     floor = one.floor if need is None else need.of(written, arithmetic, one.family)
     if floor is None:
         return None
