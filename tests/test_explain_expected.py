@@ -26,6 +26,7 @@ from rooflens.predict import (
 )
 from rooflens.predict.card import Card
 from rooflens.predict.fitting import priced
+from rooflens.predict.power import joules
 from rooflens.predict.processor_suite import processor_suite
 from rooflens.predict.suite import suite
 from rooflens.predict.suite_calls import NHWC, SuiteCall, both_gradients, convolved, dense, made
@@ -147,7 +148,7 @@ def test_each_constant_is_read() -> None:
     cards = [plain for plain, _ in telling_cards().values()]
     for listening in [replace(plain, _values=Listening(plain.constants.values)) for plain in cards]:
         for one in calls:
-            expected_seconds(one, listening)
+            joules(one, expected_seconds(one, listening), listening)
     of_steps = {name for name in generation("general").values if name.startswith(("host.", "launch."))}
     assert generation("general").values.keys() - of_steps - read == set()
 
@@ -172,6 +173,7 @@ def test_a_product_tells_its_tile_and_its_bytes() -> None:
     assert dict(moving.details)["nbytes"] == 3_670_016
     assert moving.seconds == pytest.approx(3_670_016 / (22.1 * 100e9))
     assert one.seconds == pytest.approx(81.33e-6, rel=1e-4)
+    assert one.high is not None
     assert one.low < one.seconds < one.high
     assert one.level == "datasheet"
     assert one.constants["product.start"] == card()["product.start"]
@@ -219,6 +221,14 @@ def test_layouts_are_told_apart_and_no_number_loses_its_unit() -> None:
     assert "calls in this layout: 3" in text
     assert "calls in this layout: 2" in text
     assert not [line for line in found.text.splitlines() if line.split()[:1] in (["us"], ["ms"], ["s"])]
+
+
+def test_the_time_of_bytes_alone_is_at_least_what_it_takes() -> None:
+    found = rl.explain("linalg_eig", shapes=[(64, 64)], device=device())
+    assert "(at least: its FLOP are unknown, and this is the time of its bytes)" in " ".join(found.text.split())
+    assert found.data[0]["expected"][0]["high"] is None
+    (known,) = rl.explain("relu", shapes=[(64, 64)], device=device()).operations[0].expected
+    assert known.high is not None
 
 
 def name_of(found: Explanation) -> str:

@@ -16,7 +16,7 @@ class ExpectedCall:
 
     Attributes:
         calls: how many are made in this layout.
-        seconds: with the ends of its band, `low` and `high`.
+        seconds: with the ends of its band, `low` and `high`, which is None where FLOP are unknown: it is that of bytes.
         level: how the constants are known; `generation`: of the devices that they were read off.
         form: the effect, and the terms of its seconds; None of a call that takes no time.
         constants: those that made the seconds, by name; `sources`: where each of them comes from.
@@ -26,7 +26,7 @@ class ExpectedCall:
     calls: int
     seconds: float
     low: float
-    high: float
+    high: float | None
     level: str
     generation: str
     form: Form | None

@@ -36,8 +36,7 @@ def expected_blocks(expected: ExpectedCall, *, several: bool) -> Iterator[TextBl
     for term, label in labels.items():
         yield Labelled(label, _told(term))
     formula = "" if form is None else f"{_formula(form, labels)} = "
-    band = show_range(expected.low, expected.high, "s")
-    yield Labelled("expected", f"{formula}{show(expected.seconds, 's')} ({band})")
+    yield Labelled("expected", f"{formula}{show(expected.seconds, 's')} ({_band(expected)})")
 
 
 def constants_blocks(expected: Iterable[ExpectedCall]) -> Iterator[TextBlock]:
@@ -63,6 +62,13 @@ def unknown_time(device: Device) -> str:
         f"On {device.name} no time is expected: one GPU has expected times, and after 'rooflens calibrate --suite' a"
         " processor, of forward passes in fp32."
     )
+
+
+def _band(expected: ExpectedCall) -> str:
+    """The ends of the band; without an upper one, why not."""
+    if expected.high is None:
+        return "at least: its FLOP are unknown, and this is the time of its bytes"
+    return show_range(expected.low, expected.high, "s")
 
 
 def _level(expected: ExpectedCall) -> str:
