@@ -194,6 +194,32 @@ def test_an_expert_of_all_tokens_is_no_mixture() -> None:
     assert all(r.bound_work == r.written for r in records if r.scope == "op" and r.phase != "optimizer")
 
 
+class Heads(torch.nn.Module):
+    """Heads, as many as there are experts in the mixture before them, each with a matrix of its own."""
+
+    def __init__(self, *, broadcast: bool) -> None:
+        super().__init__()
+        self.mixture, self.broadcast = Gated("en", 2, turned=False), broadcast
+        self.query = torch.nn.Linear(WIDTH, EXPERTS * INNER)
+        self.each = torch.nn.Parameter(torch.empty(EXPERTS, WIDTH, INNER))
+        self.absorbed = torch.nn.Parameter(torch.empty(EXPERTS, INNER, 16))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        mixed = tokens + self.mixture(tokens)
+        of_heads: torch.Tensor = self.query(mixed).view(-1, EXPERTS, INNER).transpose(0, 1)
+        return torch.matmul(mixed @ self.each if self.broadcast else of_heads, self.absorbed)
+
+
+@pytest.mark.parametrize("mode", ["inference", "train"])
+@pytest.mark.parametrize("broadcast", [False, True])
+def test_heads_are_no_experts(mode: str, broadcast: bool) -> None:
+    records = rl.estimate(Heads(broadcast=broadcast), inputs=torch.empty(5, WIDTH), dtype="fp32", mode=mode)
+    heads = [r for r in records if r.path in ("", "query") and r.name in ("mm", "addmm", "bmm")]
+    assert len(heads) > 1
+    assert all(r.bound_work == r.written for r in heads)
+    assert any(r.bound_work != r.written for r in records if r.path == "mixture" and r.name == "bmm")
+
+
 class Chosen(torch.nn.Module):
     """A choice of places, and values that are repeated as often, but for no expert."""
 

@@ -52,7 +52,7 @@ def expert_needs(operations: Sequence[Operation], *, serving: bool = False) -> I
             chosen = call.outputs[0].shape[-1]
             routing = _Routing(call.outputs[0].elements // max(1, chosen), chosen)
             routings[call.outputs[0].elements] = routing
-            dense.choose(call.tensor("self").shape[-1:], routing)
+            dense.choose(operation, routing)
         elif call.name in _GROUPED:
             less = sum(r.nbytes - sent[r.block].nbytes for r in operation.reads if r.block in sent)
             yield from _grouped(index, call, call.tensor(_GROUPED[call.name]), routings, less)
@@ -151,7 +151,11 @@ _PASSES = frozenset({"elementwise", "copy", "reduction"})
 
 
 class _DenseExperts:
-    """Follows rows that are made for every token and every expert, and the products with all experts at once."""
+    """Follows rows that are made for every token and every expert, and the products with all experts at once.
+
+    They are rows of experts where scores or places that the router chose meet them: heads have matrices of their own,
+    too, and may be as many.
+    """
 
     def __init__(self, serving: bool) -> None:
         self._serving = serving
@@ -159,23 +163,29 @@ class _DenseExperts:
         self._rows: dict[int, _Rows] = {}
         self._maybe: dict[int, _Rows] = {}
         self._casts: dict[int, tuple[int, Operation]] = {}
-        self._matrices: set[tuple[int, ...]] = set()
+        self._matrices: dict[tuple[int, ...], frozenset[int]] = {}
         self._found: list[tuple[frozenset[int], int, Need]] = []
         self._multiplied: set[int] = set()
+        self._scores: set[int] = set()
+        self._weighed: set[int] = set()
 
     def needs(self) -> Iterator[tuple[int, Need]]:
-        """What operations need, by index, whose rows some product multiplies with experts."""
-        yield from ((index, need) for sources, index, need in self._found if sources & self._multiplied)
+        """What operations need, by index, whose rows some product multiplies with experts, and a router weighs."""
+        experts = self._multiplied & self._weighed
+        yield from ((index, need) for sources, index, need in self._found if sources & experts)
 
-    def choose(self, experts: tuple[int, ...], routing: _Routing) -> None:
+    def choose(self, operation: Operation, routing: _Routing) -> None:
         """Remember a choice of some of several experts."""
+        experts = operation.call.tensor("self").shape[-1:]
         if experts and routing.chosen < experts[0]:
             self._routings[experts[0], routing.tokens] = routing
+            self._scores |= {access.block for access in operation.writes}
 
     def follow(self, index: int, operation: Operation) -> None:
         """Find out whether an operation makes such rows, passes over them or multiplies them."""
         if not self._routings:
             return
+        self._weigh(operation)
         call, family = operation.call, family_of(operation.call.name)
         if call.name in _PRODUCTS:
             self._multiply(index, operation)
@@ -197,6 +207,20 @@ class _DenseExperts:
         made = [a for a in operation.writes if family != "reduction" and a.elements and a.elements % least == 0]
         self._rows |= dict.fromkeys((access.block for access in made), rows)
         self._count_passing(index, operation, rows, (*passed, *made))
+
+    def _weigh(self, operation: Operation) -> None:
+        """Follow what is made of a choice, up to a number for each token and expert, and find the rows it meets."""
+        read = [access.block for access in operation.reads]
+        chosen = self._scores.intersection(read)
+        if chosen:
+            rows = (one for block in read for one in (self._rows.get(block), self._maybe.get(block)) if one is not None)
+            self._weighed.update(*(one.sources for one in rows))
+        most = max(experts * tokens for experts, tokens in self._routings)
+        for access in operation.writes:
+            if chosen and (access.elements <= most or chosen.issuperset(read)):
+                self._scores.add(access.block)
+            elif operation.call.name != "topk":
+                self._scores.discard(access.block)
 
     def _pass_on(self, index: int, operation: Operation) -> None:
         """Follow what may be rows of experts that lie side by side, while nothing else of its size meets it."""
@@ -240,7 +264,7 @@ class _DenseExperts:
         self._maybe.pop(result.block, None)
         weights = call.weight_reads + sum(access.nbytes for access in casts)
         is_gradient, forward = not weights and tuple(sorted(shape)) in self._matrices, operation.phase == "forward"
-        rows = known[0] if known else self._unmarked(index, call)
+        rows = known[0] if known else self._unmarked(index, operation)
         batched = rows is not None and len(shape) == 3 and shape[0] == rows.experts
         if rows is not None and batched and (weights or is_gradient):
             self._multiplied |= rows.sources
@@ -258,7 +282,8 @@ class _DenseExperts:
         hit, work, chosen = rows.routing.hit(rows.experts), cost(call).work, rows.routing.chosen
         moved = work.bytes["dram"] - sum(a.nbytes * r.idle for a in operation.reads if (r := self._rows.get(a.block)))
         if weights:
-            self._matrices |= {tuple(sorted(operand.shape)) for operand in _operands(call)}
+            shapes = (tuple(sorted(operand.shape)) for operand in _operands(call))
+            self._matrices |= {shape: rows.sources | self._matrices.get(shape, frozenset()) for shape in shapes}
             moved -= weights * (1 - hit / rows.experts)
         if weights and (batched or forward):  # else the gradients of all tokens, summed over experts
             (self._rows if batched else self._maybe)[result.block] = rows.after()
@@ -284,15 +309,17 @@ class _DenseExperts:
                 self._rows |= found
                 self._maybe = {block: one for block, one in self._maybe.items() if block not in found}
 
-    def _unmarked(self, index: int, call: Call) -> _Rows | None:
+    def _unmarked(self, index: int, operation: Operation) -> _Rows | None:
         """Rows that are one view of the tokens for every expert, or gradients that meet the matrices of experts."""
-        for one, other in permutations(_operands(call)):
+        for one, other in permutations(_operands(operation.call)):
             is_view = one.strides is not None and one.strides[0] == 0
-            if is_view or tuple(sorted(other.shape)) in self._matrices:
+            known = self._matrices.get(tuple(sorted(other.shape)), frozenset())
+            if is_view or known:
                 for tokens in one.shape[1:]:
                     routing = self._routings.get((one.shape[0], tokens))
                     if routing is not None:
-                        return _Rows(frozenset([index]), routing, one.shape[0], 1 if is_view else routing.chosen)
+                        sources = frozenset([index]) if operation.phase == "forward" else known | {index}
+                        return _Rows(sources, routing, one.shape[0], 1 if is_view else routing.chosen)
         return None
 
     def _takes_part(self, call: Call, rows: _Rows, *, forward: bool, weights: int) -> bool:
