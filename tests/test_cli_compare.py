@@ -383,7 +383,10 @@ def test_phases_and_correlation_of_estimates(tmp_path: Path) -> None:
     [
         ({"question": "colour"}, "unknown question 'colour'; known: runs, evidence"),
         ({"question": "runs"}, "the question 'runs' takes two sides, not 1"),
-        ({"question": "throughput", "by": "op"}, "'by' is no option of the question 'throughput'; its options: none"),
+        (
+            {"question": "throughput", "by": "op"},
+            "'by' is no option of the question 'throughput'; its options: none; 'by' is for: evidence, ",
+        ),
         ({"force": True}, "'force' is no option of the question 'evidence'; its options: by"),
     ],
 )

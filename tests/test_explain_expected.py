@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import isclose
 
 import pytest
+from tests.ranked_steps import TERA, a_card, relu_on, steps
 from tests.test_predict import card, device
 
 import rooflens as rl
@@ -178,6 +180,22 @@ def test_a_product_tells_its_tile_and_its_bytes() -> None:
     assert one.level == "datasheet"
     assert one.constants["product.start"] == card()["product.start"]
     assert one.sources.keys() == one.constants.keys()
+
+
+@pytest.mark.parametrize("names", [("one",), ("one", "two")])
+def test_what_constants_are_in_is_told_once(names: tuple[str, ...]) -> None:
+    found = rl.explain("relu", shapes=[(100,)], device=[replace(device(), name=name) for name in names])
+    text = " ".join(found.text.split())
+    assert [text.count(f"constants on {name}") for name in names] == [1] * len(names)
+    assert text.count("Times are in seconds") == 1
+    assert text.index("Times are in seconds") > text.rindex("constants on")
+
+
+def test_a_file_of_several_devices_is_explained_on_that_which_is_asked_for() -> None:
+    both = steps(*(relu_on(a_card(name, rate)) for name, rate in (("slow", TERA), ("fast", 2 * TERA))))
+    assert re.findall(r"[Ee]xpected on (\w+)", rl.explain(both, path="").text) == ["slow", "fast", "slow", "fast"]
+    (fast,) = (device for name, device in both.devices.items() if name == "fast")
+    assert re.findall(r"[Ee]xpected on (\w+)", rl.explain(both, path="", device=fast).text) == ["fast", "fast"]
 
 
 def test_text_and_json_tell_a_stream_by_hand() -> None:

@@ -38,6 +38,7 @@ def run() -> Run:
         (UnknownName, "unknown argument of mm 'mat'; did you mean mat2? (it takes self, mat2", "mm", {"mat": "2x2"}),
         (UnknownName, "unknown option 'bach'; did you mean batch", "resnet18", {"path": "", "bach": 2}),
         (UnknownName, "unknown module path 'conv'; did you mean conv1", "resnet18", {"path": "conv"}),
+        (UnknownName, "unknown module path 'layer9'; did you mean layer4, layer3, ", "resnet18", {"path": "layer9"}),
         (InvalidValue, "mm needs the shape of mat2 (like 64x3x7x7,", "mm", {"shapes": ["2x2"]}),
         (InvalidValue, "softmax needs dim (a whole number); it also takes dtype", "softmax", {"shapes": ["2x2"]}),
         (InvalidValue, "lstm needs the shape of input (like 64x3x7x7, or 32x128:int64", "lstm", {}),
@@ -181,8 +182,11 @@ def test_the_list_of_operations(run: Run) -> None:
     [
         ([], "name an operation, a record file or a model first"),
         (["--input", "2x2"], "name an operation, a record file or a model first"),
-        (["mm", "2x2", "2x2"], "'2x2' stands alone; write an argument by its name: --input 32x784"),
-        (["mm", "--shapes", "2x2"], "no operation or model has an argument --shapes; --help lists what is known"),
+        (["mm", "2x2", "2x2"], "'2x2' stands alone; write an argument by its name, --input 32x784, and --shape"),
+        (
+            ["mm", "--shapes", "2x2"],
+            "no operation or model has an argument --shapes; did you mean shape, phase?; --help",
+        ),
         (["mm", "--phase", "sideways"], "'sideways' is not one of"),
         (["product.onnx", "--dim", 1], "'1' is no name with a size; write past_sequence_length=128"),
     ],

@@ -108,6 +108,36 @@ def test_several_steps_are_ordered_each_by_itself_and_the_table_says_so(field: s
     assert "by itself" not in rl.table(ranked(steps(relu_on(SLOW), relu_on(FAST))))
 
 
+def test_counts_stand_in_the_order_of_their_batches_whatever_the_order_of_the_cards() -> None:
+    # Each step costs the host 1 ms: the card that holds 16 samples gives more per second than that which holds 8.
+    small, large = (a_card(name, memory=size, host__operation=1e-3) for name, size in (("s", 10e9), ("l", 80e9)))
+    records = steps(
+        *(
+            relu_on(card, n, peak=n * 10**9, dtype=dtype)
+            for dtype in ("bf16", "amp-bf16")
+            for card in (small, large)
+            for n in (8, 16)
+        )
+    )
+    found = ranked(records, best_only=True)
+    assert [(row.step.dtype, row.step.batch) for row in found.rows] == [
+        ("bf16", 16), ("bf16", 8), ("amp-bf16", 16), ("amp-bf16", 8),
+    ]  # fmt: skip
+    counted, _ = ranking_tables(found)
+    assert [entry.value for row in counted.rows for entry in row if entry.value in (8, 16)] == [8, 16] * 2
+
+
+@pytest.mark.parametrize(("peak", "borderline"), [(11e9, False), (12e9, True)])
+def test_a_borderline_is_told_below_the_table(peak: float, borderline: bool) -> None:
+    # 16 GiB less up to 9 % for ECC and the driver are 15.63 GB at least. Beside the peak stay free 0.74 GB for the
+    # context and 0.55 of the activations, which are half of the peak: 14.76 and 16.04 GB are needed.
+    made = a_card("card")
+    known = rl.device("tesla-p100-sxm2-16gb").facts
+    facts = {**made.facts, "memory": known["memory"], "torch_memory": known["torch_memory"]}
+    shown = rl.table(ranked(relu_on(replace(made, facts=facts), peak=int(peak))), width=120)
+    assert ("fits: borderline, it depends on what the card's driver takes (docs/memory.md)" in shown) is borderline
+
+
 def test_what_has_no_expected_time_is_last_by_its_bound_and_marked() -> None:
     pair = a_card("pair", 50 * TERA)
     pair = type(pair)(**{**{name: getattr(pair, name) for name in pair.__dataclass_fields__}, "count": 2})

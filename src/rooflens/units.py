@@ -75,7 +75,9 @@ def parse(text: str, unit: str) -> float:
     """
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise UnitError(f"cannot read {text!r} as a quantity in {unit}; write a number and a unit, like '1.5 G{unit}'")
+        raise UnitError(
+            f"cannot read {text!r} as a quantity in {unit}; write a number and a unit, like {_example(unit)!r}"
+        )
     digits, written = match.groups()
     scale = Decimal(repr(_scale(written, unit, text)))
     # In decimal arithmetic: 66.9 TFLOP/s is 66.9e12 and not the number next to it.
@@ -100,10 +102,14 @@ def _scale(written: str, unit: str, text: str) -> float:
             return DECIMAL[prefix]
         if prefix in BINARY and unit in ("B", "B/s"):
             return BINARY[prefix]
-    raise UnitError(
-        f"{text!r} is not in {unit}; write it like '1.5 G{unit}' (prefixes {' '.join(filter(None, DECIMAL))},"
-        " binary Ki Mi Gi Ti for bytes)"
-    )
+    binary = f", binary {' '.join(BINARY)}" if unit in ("B", "B/s") else ""
+    prefixes = f"{' '.join(filter(None, DECIMAL))}{binary}"
+    raise UnitError(f"{text!r} is not in {unit}; write it like {_example(unit)!r} (prefixes {prefixes})")
+
+
+def _example(unit: str) -> str:
+    """Return a quantity of a size that somebody may mean."""
+    return f"1.5 {'m' if unit == 's' else 'G'}{unit}"
 
 
 _LEAST, _MOST_SHOWN = 1e-3, 1e6

@@ -122,7 +122,10 @@ def compare(
     alien = sorted(options.keys() - _TAKES[asked])
     if alien:
         taken = ", ".join(sorted(_TAKES[asked])) or "none"
-        raise InvalidValue(f"{alien[0]!r} is no option of the question {asked!r}; its options: {taken}")
+        others = ", ".join(other for other, options_of in _TAKES.items() if alien[0] in options_of)
+        raise InvalidValue(
+            f"{alien[0]!r} is no option of the question {asked!r}; its options: {taken}; {alien[0]!r} is for: {others}"
+        )
     if asked in ("runs", "kernels"):
         return _two_sides(asked, sets, options)
     together = RecordSet.union(sets)

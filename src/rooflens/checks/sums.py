@@ -273,6 +273,6 @@ def unknown_quantity(context: Context) -> Iterator[Doubt]:
     for quantity, figures in grouped_by(unknown, lambda figure: figure.quantity).items():
         yield Doubt(
             figures[0].subject,
-            f"{len(figures)} figures are called {quantity!r}, which is not understood: they were not checked",
+            f"figures called {quantity!r} are not understood and were not checked: {len(figures)}",
             {"quantity": quantity, "figures": len(figures)},
         )

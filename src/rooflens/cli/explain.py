@@ -14,6 +14,7 @@ import rooflens as rl
 from rooflens.cli.completion import devices_option
 from rooflens.cli.options import DTYPES, MODES, examples, progress_bar
 from rooflens.cli.parameter_types import Dtype, IntList, NamedSize, OneOf
+from rooflens.errors import meant
 from rooflens.runs.options import OPTIONS
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
@@ -98,7 +99,9 @@ def explain(
         raise click.UsageError("name an operation, a record file or a model first; --list shows the operations")
     arguments: dict[str, Any] = dict(_pairs(words[1:]))
     if taken := {"what", *options} & {*arguments}:
-        raise click.UsageError(f"no operation or model has an argument --{min(taken)}; --help lists what is known")
+        alien = min(taken)
+        near = meant(alien, ["shape", "path", "device", "dtype", "phase"])
+        raise click.UsageError(f"no operation or model has an argument --{alien}{near}; --help lists what is known")
     arguments |= {} if batch is None else {"batch": batch}
     arguments |= {} if mode is None else dict([_named("mode", mode)])
     arguments |= _dims(words[0], dims) if dims else {}
@@ -113,7 +116,10 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | float]]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
-            raise click.UsageError(f"{word!r} stands alone; write an argument by its name: --input 32x784")
+            raise click.UsageError(
+                f"{word!r} stands alone; write an argument by its name, --input 32x784, and --shape before each shape"
+                " that has none"
+            )
         name, sign, value = word.removeprefix("--").partition("=")
         if sign:
             yield _named(name, value)

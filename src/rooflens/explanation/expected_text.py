@@ -49,11 +49,13 @@ def constants_blocks(expected: Iterable[ExpectedCall]) -> Iterator[TextBlock]:
     for (effect, source), values in sorted(by_source.items()):
         numbers = ", ".join(f"{key} {value:g}" for key, value in sorted(values.items()))
         yield Labelled(effect, f"{numbers}: {source}")
-    yield ""
-    yield (
-        "Times are in seconds, rates per unit and cycle, all else are shares and sizes. Of max(a, b) the longer one"
-        " counts; norm3(a, b) is the cube root of a^3 + b^3: they overlap but for their ends."
-    )
+
+
+LEGEND = (
+    "Times are in seconds, rates per unit and cycle, all else are shares and sizes. Of max(a, b) the longer one counts;"
+    " norm3(a, b) is the cube root of a^3 + b^3: they overlap but for their ends."
+)
+"""How constants and forms are to be read."""
 
 
 def unknown_time(device: Device) -> str:

@@ -63,7 +63,7 @@ def explain_records(
             title=case.label(),
             operations=tuple(one for group in groups.values() for one in _explained(group, records, devices)),
             sums=tuple(sums(_under(formulas, case, devices), path, phase)) if len(groups) > FEW else (),
-            expected=tuple(_expected(records, case, phase, path)),
+            expected=tuple(_expected(records, case, phase, path, devices)),
             kv_cache=None if path else next((r.kv_cache for r in records.records if _has_cache(r, case)), None),
             utilisations=() if path or case.mode != "train" else tuple(_utilisations(records, case, phase)),
             answers=() if path or phase else tuple(_answers(records, case)),
@@ -86,10 +86,15 @@ def _has_cache(record: Record, case: Case) -> bool:
     return record.kv_cache is not None and replace(record.case, device=None) == case
 
 
-def _expected(records: RecordSet, case: Case, phase: Phase | None, path: str | None) -> Iterator[ExpectedOnDevice]:
-    """The expected time of a case on each of its devices; of a module the time on the device alone."""
+def _expected(
+    records: RecordSet, case: Case, phase: Phase | None, path: str | None, given: Sequence[Device]
+) -> Iterator[ExpectedOnDevice]:
+    """The expected time of a case on each of its devices that is asked for; of a module that on the device alone."""
+    asked = {device.name for device in given}
     for item in join(records):
         if replace(item.case, device=None) != case or item.work is None or item.device is None:
+            continue
+        if asked and item.device.name not in asked:
             continue
         total = item.total(phase)
         if path:
@@ -176,8 +181,15 @@ def _inside(records: Sequence[Record], path: str | None) -> Sequence[Record]:
         )
     chosen = [r for r in records if not path or r.path == path or r.path.startswith(f"{path}.")]
     if not chosen:
-        raise UnknownName("module path", path, known, f" ({records[0].case.model} has {len(known)} with operations)")
+        modules = dict.fromkeys(outer for inner in known for outer in _around(inner))
+        raise UnknownName("module path", path, modules, f" ({records[0].case.model} has {len(known)} with operations)")
     return chosen
+
+
+def _around(path: str) -> Iterator[str]:
+    """Yield the modules around a path, the outermost first, and itself."""
+    names = path.split(".")
+    yield from (".".join(names[:depth]) for depth in range(1, len(names) + 1))
 
 
 def _in_phase(records: Sequence[Record], phase: Phase | None) -> Sequence[Record]:

@@ -16,7 +16,7 @@ from rooflens.explanation.chapters import (
     SummedPart,
     Utilisation,
 )
-from rooflens.explanation.expected_text import constants_blocks, expected_blocks, unknown_time
+from rooflens.explanation.expected_text import LEGEND, constants_blocks, expected_blocks, unknown_time
 from rooflens.records import Argument, Call, Device, Floor, KvCache, Tensor, Work
 from rooflens.roofline import bound
 from rooflens.units import show, show_range
@@ -69,6 +69,7 @@ def _made_of(operation: Explained) -> Iterator[TextBlock]:
 def _constants(chapter: Chapter) -> Iterator[str]:
     """The constants behind the expected times of a chapter's operations, device by device."""
     devices = {device.name: device for operation in chapter.operations for device in operation.devices}
+    told = False
     for name, device in devices.items():
         expected = [one for operation in chapter.operations for one in operation.expected if one.device.name == name]
         yield ""
@@ -77,6 +78,10 @@ def _constants(chapter: Chapter) -> Iterator[str]:
             continue
         yield from wrapped(f"constants on {name}", "", "  ")
         yield from laid_out([*constants_blocks(expected)])
+        told = True
+    if told:
+        yield ""
+        yield from wrapped(LEGEND, "  ", "  ")
 
 
 def _summed(one: ExplainedSum) -> Iterator[TextBlock]:

@@ -94,10 +94,16 @@ def ranking_tables(compared: DeviceRanking) -> list[Table]:
     tables = []
     for mode, rows in grouped_by(compared.rows, lambda row: row.step.mode).items():
         columns = _columns(mode, compared.by, marked=not all(row.best for row in rows))
-        counted = counts("Counts on any device", _ANYWHERE, rows, (_PARAMETERS, _PEAK))
+        counted = counts("Counts on any device", _ANYWHERE, _by_batch(rows), (_PARAMETERS, _PEAK))
         counted = replace(counted, rows=tuple(dict.fromkeys(counted.rows)))
         tables += [counted, build("Which card", columns, rows, notes=_notes(compared, mode, rows))]
     return tables
+
+
+def _by_batch(rows: Sequence[RankedDevice]) -> list[RankedDevice]:
+    """The rows of each step that differs in more than its batch, the smallest batch first."""
+    alike = grouped_by(rows, lambda row: replace(row.step, device=None, batch=None))
+    return [row for group in alike.values() for row in sorted(group, key=lambda row: row.step.batch or 0)]
 
 
 def ranking_for_files(compared: DeviceRanking) -> list[Table]:
@@ -144,6 +150,8 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
         )
     if any(row.room is not None and row.room.largest for row in rows):
         yield "fits: no, <= the largest batch that does, about (estimate --largest-batch finds it exactly)"
+    if any(row.room is not None and row.room.borderline for row in rows):
+        yield "fits: borderline, it depends on what the card's driver takes (docs/memory.md)"
     for message, failed in grouped_by(compared.failed, _reason).items():
         devices = dict.fromkeys(failure.case.device or "" for failure in failed)
         yield f"not ranked: {few(list(devices))}: {message}"
