@@ -127,6 +127,16 @@ def test_counts_stand_in_the_order_of_their_batches_whatever_the_order_of_the_ca
     assert [entry.value for row in counted.rows for entry in row if entry.value in (8, 16)] == [8, 16] * 2
 
 
+def test_a_best_batch_is_told_where_a_step_has_several() -> None:
+    # Two steps with a batch each: no device has a best one.
+    fp32, half = relu_on(SLOW, 8), relu_on(SLOW, 16, dtype="bf16")
+    assert ranked(steps(fp32, half)).batches == ()
+    assert "best batch" not in rl.table(ranked(steps(fp32, half)), width=120)
+    several = ranked(steps(fp32, half, relu_on(SLOW, 32, dtype="bf16")))
+    assert several.batches == (16, 32)
+    assert "at the device's best batch that fits (*)" in rl.table(several, width=120)
+
+
 @pytest.mark.parametrize(("peak", "borderline"), [(11e9, False), (12e9, True)])
 def test_a_borderline_is_told_below_the_table(peak: float, borderline: bool) -> None:
     # 16 GiB less up to 9 % for ECC and the driver are 15.63 GB at least. Beside the peak stay free 0.74 GB for the

@@ -104,7 +104,7 @@ class DeviceRanking(Doubtful):
     Attributes:
         by: the number that decides.
         rows: each device with all of its batches, or with its best one.
-        batches: those that were tried.
+        batches: those that were tried, of steps with several.
         failed: what could not be estimated.
         records: the estimates behind it.
     """
@@ -155,10 +155,16 @@ def ranked(
     return DeviceRanking(
         by=by,
         rows=tuple(row for row in ordered if row.best or not best_only),
-        batches=tuple(dict.fromkeys(row.step.batch for row in rows)),
+        batches=tuple(dict.fromkeys(batch for group in groups.values() for batch in _batches(group))),
         failed=records.failures,
         records=records,
     )
+
+
+def _batches(alike: Iterable[RankedDevice]) -> tuple[int | None, ...]:
+    """The batches of a step among which devices have a best one: several, or none."""
+    found = tuple(dict.fromkeys(row.step.batch for row in alike))
+    return found if len(found) > 1 else ()
 
 
 def _in_order(rows: Iterable[RankedDevice], by: RankedBy) -> Iterator[RankedDevice]:

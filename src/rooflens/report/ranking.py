@@ -112,10 +112,9 @@ def ranking_for_files(compared: DeviceRanking) -> list[Table]:
 
 
 def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> Iterator[str]:
-    several = len(compared.batches) > 1
     title = "time" if compared.by == "time" else quantity_by(mode, compared.by).title
     at = ""
-    if several:
+    if compared.batches:
         alone = all(row.best for row in rows)
         tried = f" of {', '.join(map(str, compared.batches))} (-b shows each)" if alone else " (*)"
         at = f" at the device's best batch that fits{tried}"
