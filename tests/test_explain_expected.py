@@ -12,6 +12,7 @@ from tests.test_predict import card, device
 
 import rooflens as rl
 from rooflens.costs import Arithmetic, cost
+from rooflens.errors import MissingCeiling
 from rooflens.explanation import Explanation
 from rooflens.predict import (
     CallOnDevice,
@@ -247,6 +248,30 @@ def test_the_time_of_bytes_alone_is_at_least_what_it_takes() -> None:
     assert found.data[0]["expected"][0]["high"] is None
     (known,) = rl.explain("relu", shapes=[(64, 64)], device=device()).operations[0].expected
     assert known.high is not None
+
+
+def test_all_calls_of_an_operation_are_expected() -> None:
+    # An answer's steps have records of their own, of equal calls: 1 + 4 dense ones, and 2 whose rows begin elsewhere.
+    rows = dense(1000, 3000)
+    plain, turned = (made("clone", rows, self=its) for its in (rows, replace(rows, strides=(1, 1000))))
+    one = cost(plain, Arithmetic())
+    first = Record(
+        case=Case(model="two", device="round"), source="estimate", scope="op", kind=one.family, name="clone",
+        phase="decode", work=one.work, call=plain, tokens=8,
+    )  # fmt: skip
+    then = replace(first, tokens=9, calls=6, layouts=((plain, 4), (turned, 2)))
+    (found,) = rl.explain(rl.RecordSet([first, then], devices={"round": device()}), path="").operations
+    assert found.calls == 7
+    assert [made.calls for made in found.expected] == [5, 2]
+
+
+def test_a_device_without_a_rate_says_so() -> None:
+    sheet = device()
+    narrow = replace(sheet, ceilings=tuple(c for c in sheet.ceilings if c.resource in ("dram", "matmul.bf16")))
+    found = rl.explain("scaled_dot_product_attention", shapes=[(1, 4, 64, 64)] * 3, device=narrow)
+    assert found.operations[0].expected == ()
+    with pytest.raises(MissingCeiling, match=r"no ceiling for 'matmul\.fp32'"):
+        _ = found.text
 
 
 def name_of(found: Explanation) -> str:

@@ -12,8 +12,9 @@ from rooflens.records import Device, Record
 
 def expected_calls(record: Record, devices: Iterable[Device]) -> Iterator[ExpectedCall]:
     """Yield the expected time of a call of a record on each device, in each of its layouts, where one is known."""
+    units = () if record.work is None else [unit for unit in record.work.flops if unit.startswith("matmul.")]
     for device in devices:
-        card = card_of(device)
+        card = card_of(device) if all(map(device.ceiling, units)) else None
         for call, calls in record.layouts or ((record.call, record.calls),):
             one = replace(record, call=call, calls=1, layouts=(), timing=None)
             found = None if card is None else predicted((one,), telling(card))

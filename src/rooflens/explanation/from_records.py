@@ -19,7 +19,7 @@ from rooflens.explanation.chapters import (
 )
 from rooflens.explanation.expected_calls import expected_calls
 from rooflens.explanation.sums import FEW, sums
-from rooflens.records import Case, Device, Phase, Record, Work
+from rooflens.records import Call, Case, Device, Phase, Record, Work
 from rooflens.results import Evidence, Quantity, RecordSet, join
 from rooflens.results.answers import ANSWERS, ENERGIES, SAMPLED
 from rooflens.results.factors import FactorRatio, RateOrigin, Time, step_time
@@ -159,7 +159,7 @@ def _steps(item: Evidence) -> Iterator[tuple[int, int, float | None]]:
     steps = grouped_by((r for r in item.work or () if r.tokens is not None), lambda record: record.tokens or 0)
     calls = {tokens: sum(record.calls for record in those) for tokens, those in steps.items()}
     for tokens, those in steps.items():
-        times = round(calls[tokens] / calls[max(calls)])
+        times = max(1, round(calls[tokens] / calls[max(calls)]))  # some of the records may be left out
         seconds = None if item.work is None else item.work.sum(those, item.device).seconds
         yield tokens, times, None if seconds is None else seconds / times
 
@@ -204,25 +204,40 @@ def _explained(alike: Sequence[Record], records: RecordSet, given: Sequence[Devi
     """Explain records of one operation, which may be of several devices."""
     first = alike[0]
     assert first.call is not None
-    own = [records.devices[r.case.device] for r in alike if r.case.device in records.devices]
-    asked = given or tuple({device.name: device for device in own}.values())
+    known = [records.devices[r.case.device] for r in alike if r.case.device in records.devices]
+    asked = given or tuple({device.name: device for device in known}.values())
+    own = _together([record for record in alike if record.case == first.case])
     for calculation, at in calculations(first.call, first.case.dtype, asked):
         cost, notes = _as_recorded(first, calculation.cost)
         if first.recomputed:
             notes = ("Repeats forward work during backward (checkpointing).", *notes)
-        by_device = {record.case.device: record for record in alike}
+        names = {record.case.device for record in alike}
+        by_device = {its: _together([r for r in alike if r.case.device == its]) for its in names}
         yield Explained(
             calculation=calculation,
             path=first.path,
             phase=first.phase or "forward",
-            calls=sum(record.calls for record in alike if record.case == first.case),
+            calls=own.calls,
             work=cost.work,
             kernel_work=cost.kernel_work,
             floor=cost.floor,
             devices=at,
-            expected=tuple(one for device in at for one in expected_calls(by_device.get(device.name, first), [device])),
+            expected=tuple(one for device in at for one in expected_calls(by_device.get(device.name, own), [device])),
             notes=notes,
         )
+
+
+def _together(alike: Sequence[Record]) -> Record:
+    """One record of the calls of several, which are of one operation: each step of an answer has its own."""
+    seen: dict[object, tuple[Call, int]] = {}
+    for record in alike:
+        for call, calls in record.layouts or ((record.call, record.calls),):
+            if call is not None:
+                key = (call, call.layout)
+                seen[key] = (call, calls + seen.get(key, (call, 0))[1])
+    layouts = tuple(seen.values())
+    one = replace(alike[0], call=layouts[0][0], calls=sum(calls for _, calls in layouts))
+    return replace(one, layouts=layouts if len(layouts) > 1 else ())
 
 
 def _as_recorded(record: Record, cost: Cost) -> tuple[Cost, tuple[str, ...]]:
