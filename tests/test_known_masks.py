@@ -74,3 +74,18 @@ def test_a_bias_of_positions_is_read_as_its_table(tmp_path: Path, mode: str, pla
         assert one.needed.bytes["dram"] == moved + table
         assert one.written.bytes["dram"] == moved + HEADS * pairs * 2
         assert one.needed.flops == one.written.flops
+
+
+@pytest.mark.parametrize("mode", ["prefill", "inference"])
+def test_a_decoder_with_a_bias_of_positions_is_causal(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(T5 | {"vocab_size": 99}))
+    records = rl.estimate(f"hf:{path}", batch=BATCH, seq_len=TOKENS, mode=mode, dtype="bf16")
+    floors = {r.path: r.floor for r in records if r.name == "attention" and r.floor is not None}
+    of_all = {path: floor for path, floor in floors.items() if not path.startswith("decoder") or "EncDec" in path}
+    causal = [floor for path, floor in floors.items() if path not in of_all]
+    assert len(causal) == 2
+    for floor in causal:  # 16 x 17 / 2 = 136 of 256 pairs
+        assert floor.work.flops["matmul.bf16"] == BATCH * HEADS * 2 * (WIDTH + WIDTH) * 136
+        assert floor.cause == "masked pairs"
+    assert {floor.cause for floor in of_all.values()} == ({"expansion"} if mode == "prefill" else set())

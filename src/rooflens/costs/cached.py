@@ -302,7 +302,7 @@ def _within(mask: Masked, operation: Operation, moved: float, need: Need | None)
     """What an attention needs within its mask."""
     flops = mask.flops(operation)
     if need is None:
-        return Need(flops=flops, bytes=moved, cause="masked pairs", formula=mask.formula)
+        return Need(flops=flops, bytes=moved, cause=mask.cause, formula=mask.formula)
     return replace(need, flops=flops if need.flops is None else need.flops, formula=f"{need.formula} {mask.formula}")
 
 

@@ -43,6 +43,11 @@ class Masked:
         return {name: n * self.share for name, n in executed.flops.items()}
 
     @property
+    def cause(self) -> Cause:
+        """Why the code does more: it computes pairs that the mask hides, or reads a bias that all pairs have."""
+        return "masked pairs" if self.mask.words else "expansion"
+
+    @property
     def formula(self) -> str:
         mask = self.mask
         if not mask.words:
@@ -200,8 +205,7 @@ def mask_needs(operations: Sequence[Operation], known: Mapping[int, Masked]) -> 
     for index, one in known.items():
         moved = cost(operations[index].call).work.bytes["dram"] - one.nbytes
         flops = one.flops(operations[index])
-        cause: Cause = "masked pairs" if one.mask.words else "expansion"
-        needs[index] = Need(flops=flops, bytes=moved, cause=cause, formula=one.formula)
+        needs[index] = Need(flops=flops, bytes=moved, cause=one.cause, formula=one.formula)
     return needs
 
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from inspect import signature
 from types import FunctionType
 from typing import Any
 from unittest.mock import patch
 
+import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from rooflens.records import Mask
 
 _MODULE = "transformers.masking_utils"
+_ATTENTION, _BIASED = "transformers.integrations.sdpa_attention", "create_position_bias_mask"
 _KINDS = ("sdpa", "eager")
 _PACKED = "find_packed_sequence_indices"
 _SKIPS, _BEFORE = "_ignore_causal_mask_sdpa", "q_offset"
@@ -50,8 +52,10 @@ def known_masks(see: See, seen: int) -> Iterator[None]:
     if module is None:
         yield
         return
-    mapping = module.AttentionMaskInterface._global_mapping
+    mapping, attention = module.AttentionMaskInterface._global_mapping, sys.modules.get(_ATTENTION)
+    biased = getattr(attention, _BIASED, None)
     with (
+        nullcontext() if biased is None else patch.object(attention, _BIASED, _masking(biased, see)),
         patch.dict(mapping, {kind: _told(mapping[kind], see) for kind in _KINDS if kind in mapping}),
         patch.object(module, _PACKED, _unless_known(getattr(module, _PACKED))),
         patch.object(module, _SKIPS, _counting(getattr(module, _SKIPS), seen)),
@@ -81,6 +85,24 @@ def _counting(skips: Callable[..., bool], seen: int) -> Callable[..., bool]:
         if isinstance(given.arguments.get(_BEFORE), FakeTensor):
             given.arguments[_BEFORE] = seen
         return skips(*given.args, **given.kwargs)
+
+    return call
+
+
+def _masking(add: Callable[..., Tensor], see: See) -> Callable[..., Tensor]:
+    """`add`, which masks a bias itself where attention is causal without a mask, given that mask."""
+
+    @wraps(add)
+    def call(
+        position_bias: Tensor, attention_mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor
+    ) -> Tensor:
+        if attention_mask is None and is_causal:
+            queries, keys = query.shape[-2], key.shape[-2]
+            places = torch.arange(queries, device=key.device), torch.arange(keys, device=key.device)
+            attention_mask = (places[0][:, None] >= places[1][None, :]).view(1, 1, queries, keys)
+            sizes = {"q_length": queries, "kv_length": keys}
+            see(attention_mask, lambda block, seen: _counted(block, seen, sizes, *_causal(0)))
+        return add(position_bias, attention_mask, is_causal, query, key)
 
     return call
 
