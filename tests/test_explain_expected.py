@@ -242,6 +242,21 @@ def test_layouts_are_told_apart_and_no_number_loses_its_unit() -> None:
     assert not [line for line in found.text.splitlines() if line.split()[:1] in (["us"], ["ms"], ["s"])]
 
 
+def test_layouts_that_take_the_same_terms_are_told_once() -> None:
+    # A relu of rows of a wider tensor, 8192 or 16384 numbers apart: the same bytes in rows of the same length.
+    rows = dense(1000, 4096)
+    calls = tuple(made("relu", rows, self=replace(rows, strides=(apart, 1))) for apart in (8192, 16384))
+    one = cost(calls[0], Arithmetic())
+    record = Record(
+        case=Case(model="two", device="round"), source="estimate", scope="op", kind=one.family, name="relu",
+        phase="forward", work=one.work, call=calls[0], calls=5, layouts=((calls[0], 3), (calls[1], 2)),
+    )  # fmt: skip
+    found = rl.explain(rl.RecordSet([record], devices={"round": device()}))
+    assert [told.calls for told in found.operations[0].expected] == [5]
+    assert found.text.count("Expected on round") == 1
+    assert "in this layout" not in found.text
+
+
 def test_the_time_of_bytes_alone_is_at_least_what_it_takes() -> None:
     found = rl.explain("linalg_eig", shapes=[(64, 64)], device=device())
     assert "(at least: its FLOP are unknown, and this is the time of its bytes)" in " ".join(found.text.split())

@@ -11,7 +11,22 @@ from rooflens.records import Device, Record
 
 
 def expected_calls(record: Record, devices: Iterable[Device]) -> Iterator[ExpectedCall]:
-    """Yield the expected time of a call of a record on each device, in each of its layouts, where one is known."""
+    """Yield the expected time of a call of a record on each device, where one is known.
+
+    Layouts that take the same terms are one; where terms differ, each has its own.
+    """
+    merged: list[ExpectedCall] = []
+    for one in _in_layouts(record, devices):
+        alike = next((at for at, other in enumerate(merged) if replace(other, calls=one.calls) == one), None)
+        if alike is None:
+            merged.append(one)
+        else:
+            merged[alike] = replace(one, calls=merged[alike].calls + one.calls)
+    yield from merged
+
+
+def _in_layouts(record: Record, devices: Iterable[Device]) -> Iterator[ExpectedCall]:
+    """Yield the expected time of a call on each device, in each of its layouts."""
     units = () if record.work is None else [unit for unit in record.work.flops if unit.startswith("matmul.")]
     for device in devices:
         card = card_of(device) if all(map(device.ceiling, units)) else None
