@@ -19,9 +19,10 @@ FLOPS = 2 * 8192**3
 WAYS: tuple[Way, ...] = ("eager", "compiled", "graph")
 
 
-def limited(watts: float | None, busy: float = 0.5) -> Card:
-    """100 TFLOP/s in 16 bits, of which each takes 2 pJ: 200 W."""
-    values = {"power.product": 2e-12, "power.attention": 4e-12, "power.busy": busy}
+def limited(watts: float | None, busy: float = 0.5, falls: float = 0.0) -> Card:
+    """100 TFLOP/s in 16 bits, of which each takes 2 pJ: 200 W, or 2 for each of 100 units."""
+    products = {"power.product": 2e-12, "power.attention": 4e-12}
+    values = {**products, "power.busy": busy, "power.of_unit": 2.0, "power.falls": falls}
     sheet = device() if watts is None else device(power=watts)
     made = card_of(sheet, constants_of(sheet).measured(values, "round", "by hand"))
     assert made is not None
@@ -66,6 +67,11 @@ def test_what_moves_bytes_draws_a_share_of_the_limit() -> None:
     assert 0.5 * alone + FLOPS * 2e-12 / 110 < fast
     assert seconds(both, limited(110), graph) == fast
     assert seconds(both, limited(110, busy=0.95), graph) == pytest.approx(0.95 * alone + FLOPS * 2e-12 / 110)
+
+
+def test_a_card_with_fewer_watts_for_a_unit_takes_fewer_joules_for_a_flop() -> None:
+    # Half a watt for a unit is a quarter of 2, and its root is a half: 1 pJ, 22 ms at 50 W.
+    assert seconds([product()], limited(50, falls=0.5), Conduct(way="graph")) == pytest.approx(FLOPS * 1e-12 / 50)
 
 
 def test_attention_takes_more_for_each_of_its_flop() -> None:

@@ -22,6 +22,8 @@ def test_steps_count_where_both_probes_are_near_the_fastest_tenth() -> None:
     """Of ten probes of 1 s and ten of 1.4 s the fastest tenth is 1 s, so 1.1 s is quiet and 1.4 s is not."""
     quiet, busy = [(10.0, 1.0, 1.0), (11.0, 1.1, 1.0), (12.0, 1.0, 1.0), (10.0, 1.0, 1.0)], [(14.0, 1.4, 1.0)] * 5
     (row,) = rows([case("inference", *quiet, *busy)])
+    (launched,) = rows([case("inference", *quiet, *busy) | {"launching": True}])
+    assert launched == row | {"launching": True}, "the host's own time is no time of a step"
     assert row == {
         "model": "one",
         "mode": "inference",

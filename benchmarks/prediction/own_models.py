@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.agreement import ON_CPU
 from benchmarks.prediction.tables import Judged
 from benchmarks.prediction.traces import Traces
+from benchmarks.prediction.truth_models import AGAIN
 
 import rooflens as rl
 from rooflens.devices.files import load_file
@@ -232,8 +233,8 @@ def unseen(traces: Traces) -> Iterator[Judged]:
     sheets = on_sheets(rl.device("h200"))
     for line in (H200 / "truth.jsonl").read_text().splitlines():
         row = json.loads(line)
-        if row["mode"] == "train" and "gradients" not in row:
-            continue  # measured again, with probes of the host around each step
+        if row["model"] in AGAIN or (row["mode"] == "train" and "gradients" not in row):
+            continue  # constants were read off it; or it was measured again, with probes of the host around each step
         own = calibrated("h200", row["layer"], row.get("gradients"))
         for phase, way, mode, seconds in _timed(row):
             language = mode in ("prefill", "decode")

@@ -22,6 +22,8 @@ LEAST = 3
 AGREE = 0.03
 """Range of all steps over their median, up to which they agree."""
 DIGITS = 5
+KEY = ("launching", "model", "mode", "dtype", "batch", "seq_len", "kv_cache")
+"""What tells a case apart from others."""
 Row = dict[str, Any]
 
 
@@ -56,7 +58,7 @@ def _quiet(step: Row, limits: tuple[float, float], *, trains: bool) -> bool:
 
 def _row(case: Row, steps: Sequence[Row]) -> Row:
     phases = steps[0]["times"]
-    row = {name: value for name, value in case.items() if name not in ("steps", "launching")}
+    row = {name: value for name, value in case.items() if name != "steps" and value is not False}
     row["eager"] = median(_whole(step) for step in steps)
     if len(phases) > 1:
         row |= {f"{name}_s": median(step["times"][name] for step in steps) for name in phases}

@@ -15,7 +15,13 @@ class CodeCalls(NamedTuple):
     views: int
 
 
+ITSELF = CodeCalls(operations=1, views=0)
+"""Most calls stand for no code."""
+
+
 def launched(call: Call) -> CodeCalls:
     """Return what a host launches in one call: all that Python code runs which the call stands for, else itself."""
-    written = code_work(call) if call.get("units") else {}  # most calls stand for no code
+    if not call.get("units"):
+        return ITSELF
+    written = code_work(call)
     return CodeCalls(written.get("host/operations") or 1, written.get("host/views", 0))
