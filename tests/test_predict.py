@@ -272,7 +272,7 @@ def test_compiled_code_leaves_no_block_alone_with_a_group_or_a_channel() -> None
         piece = CallOnDevice(what, one.family, one.work.flops, one.work.bytes["dram"], 0.0, 1.0, "forward", None)
         assert expected_seconds(piece, of) > 1e-3, "8 M elements of a group, or a million of a channel, one by one"
         # 32 MB are read twice and written once, at 0.8 of 1 TB/s.
-        assert expected_seconds(replace(piece, compiled=True), of) == pytest.approx(96e6 / 0.8e12, rel=0.01)
+        assert expected_seconds(piece._replace(compiled=True), of) == pytest.approx(96e6 / 0.8e12, rel=0.01)
 
 
 def test_few_channels_that_lie_last_are_slow() -> None:

@@ -89,7 +89,7 @@ LOOPS: dict[str, tuple[str, Callable[[int], tuple[Tensor, ...]], dict[str, Any]]
 def run_by_host(records: rl.RecordSet) -> tuple[int, int]:
     """Operations of a forward pass and views that a host launches, those of the code of scans among them."""
     calls = [(r.call, r.calls) for r in records if r.call is not None and r.phase == "forward"]
-    inside = [(launched(call), times) for call, times in calls]
+    inside = [(launched(call, "scan"), times) for call, times in calls]
     (around,) = [r.host_calls for r in records if r.host_calls is not None]
     views = sum(c.views for c in around if c.phase == "forward")
     return sum(of.operations * n for of, n in inside), views + sum(of.views * n for of, n in inside)

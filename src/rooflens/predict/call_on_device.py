@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rooflens.records import Call, Phase, Record, Tensor
 from rooflens.records.calls import NAMED
@@ -14,9 +14,8 @@ CHANNELS_LAST = frozenset(NAMED)
 """Layouts of images whose channels lie next to each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallOnDevice:
-    """A call, its work as the code is written, and where its operands are.
+class CallOnDevice(NamedTuple):
+    """A call, its work as the code is written, and where its operands are. A tuple, since each prediction makes many.
 
     Attributes:
         call: what is called, in its layout.

@@ -95,7 +95,7 @@ def _of_code(record: Record, card: Card) -> float:
     """Seconds of further operations and views where a call stands for Python code, which launches them one by one."""
     if record.call is None:
         return 0.0
-    operations, views = launched(record.call)
+    operations, views = launched(record.call, record.kind)
     return (operations - 1) * card["host.operation"] + views * card["host.view"]
 
 

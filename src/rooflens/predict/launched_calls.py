@@ -16,12 +16,13 @@ class CodeCalls(NamedTuple):
 
 
 ITSELF = CodeCalls(operations=1, views=0)
-"""Most calls stand for no code."""
+SCAN = "scan"
+"""The family of calls that may stand for code: a loop over tokens."""
 
 
-def launched(call: Call) -> CodeCalls:
+def launched(call: Call, family: str) -> CodeCalls:
     """Return what a host launches in one call: all that Python code runs which the call stands for, else itself."""
-    if not call.get("units"):
+    if family != SCAN:
         return ITSELF
     written = code_work(call)
     return CodeCalls(written.get("host/operations") or 1, written.get("host/views", 0))

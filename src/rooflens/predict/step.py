@@ -179,7 +179,7 @@ def _doing(record: Record, card: Card, conduct: Conduct) -> _Doing:
             replayed += calls * known
         seconds += calls * one
         energy += calls * joules(piece, one, card)
-        launches += calls * (piece.own if piece.nbytes else 0.0) * launched(piece.call).operations
+        launches += calls * (piece.own if piece.nbytes else 0.0) * launched(piece.call, piece.family).operations
     return _Doing(record, seconds, launches, replayed, energy)
 
 

@@ -105,6 +105,7 @@ class Call:
     writes: int
     weight_reads: int = 0
     _hash: int = field(init=False, repr=False, compare=False, default=0)
+    _inputs: tuple[Tensor, ...] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.name, self.arguments, self.outputs, self.reads, self.writes)))
@@ -120,7 +121,10 @@ class Call:
 
     def get(self, argument: str, default: Argument = None) -> Argument:
         """The value of `argument`, or `default` where the schema has none of this name."""
-        return next((value for name, value in self.arguments if name == argument), default)
+        for name, value in self.arguments:  # a loop takes half of the time of a generator, and effects ask often
+            if name == argument:
+                return value
+        return default
 
     def tensor(self, argument: str) -> Tensor:
         """The tensor given as `argument`."""
@@ -152,7 +156,9 @@ class Call:
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """Every tensor among the arguments, lists flattened."""
-        return tuple(_flatten(value for _, value in self.arguments))
+        if self._inputs is None:
+            object.__setattr__(self, "_inputs", tuple(_flatten(value for _, value in self.arguments)))
+        return self._inputs or ()
 
     @property
     def layout(self) -> tuple[tuple[Strides | None, int | None], ...]:

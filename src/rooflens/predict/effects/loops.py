@@ -15,7 +15,7 @@ from rooflens.predict.launched_calls import launched
 
 def scan(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a scan on the device: all kernels of its loop, or one kernel."""
-    kernels = launched(piece.call).operations
+    kernels = launched(piece.call, piece.family).operations
     if kernels == 1:
         return contraction(piece, card)
     moving = bytes_time(0.0, piece.nbytes, piece.nbytes, card, stream_share(piece, card))
