@@ -98,8 +98,8 @@ def telling_cards() -> dict[str, tuple[Card, list[CallOnDevice]]]:
     """Cards that tell, and calls: of the suites, small and among large tensors, compiled, and in a fused group."""
     calls = [priced(item) for item in suite()[::3]]
     some = calls[::7]
-    varied = [replace(c, weights=c.nbytes / 3, held=held) for c in some for held in (1e5, 1e9)]
-    varied += [replace(c, compiled=True, own=own) for c in some for own in (0.3, 1.0)]
+    varied = [c._replace(weights=c.nbytes / 3, held=held) for c in some for held in (1e5, 1e9)]
+    varied += [c._replace(compiled=True, own=own) for c in some for own in (0.3, 1.0)]
     host = next(one for one in rl.devices() if one.kind == "cpu")
     processor = card_of(host, constants_of(host).measured({}, host.name, "a suite"))
     gpus = {name: card_of(rl.device(name)) for name in ("h200", "t4")}
@@ -131,10 +131,10 @@ def calls_beyond_the_suites() -> list[CallOnDevice]:
     steps = made("lstm", dense(5, 2, 8), input=dense(5, 2, 8), layers=1, batch_first=False)
     return [
         *(priced(item) for item in (SuiteCall("depthwise", last), *both_gradients(last))),
-        replace(plain, call=normed, family="normalization"),
-        replace(plain, call=product, family="matmul", flops={"matmul.int8": 1024.0}),
-        replace(plain, call=made("scatter_add", vector, self=vector, src=vector), family="gather"),
-        replace(plain, call=steps, family="recurrent", flops={"matmul.fp32": 1024.0}),
+        plain._replace(call=normed, family="normalization"),
+        plain._replace(call=product, family="matmul", flops={"matmul.int8": 1024.0}),
+        plain._replace(call=made("scatter_add", vector, self=vector, src=vector), family="gather"),
+        plain._replace(call=steps, family="recurrent", flops={"matmul.fp32": 1024.0}),
     ]
 
 

@@ -98,7 +98,7 @@ def test_a_convolution_pads_its_channels_and_copies_its_input() -> None:
 
 
 def test_weights_are_cold_where_the_step_is_larger_than_the_cache() -> None:
-    piece = replace(priced(SuiteCall("any", linear(100, 200, 300))), weights=240_000.0)
+    piece = priced(SuiteCall("any", linear(100, 200, 300)))._replace(weights=240_000.0)
     small, large = piece._replace(held=0.5e6), piece._replace(held=5e6)
     assert expected_seconds(large, toy()) - expected_seconds(small, toy()) == pytest.approx(240_000 / 10e9)
 
