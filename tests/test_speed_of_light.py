@@ -164,6 +164,16 @@ def test_a_roofline_of_work_that_is_not_all_known_is_a_lower_bound_as_the_bound_
     assert text.count(">= 1.000 s") == 2
 
 
+def test_a_summary_of_a_counted_run_and_a_measured_one_has_shares_of_the_first_alone() -> None:
+    """What was measured beside it, of another batch, has no work: its shares are unknown."""
+    counted = kernel("gemm", 2.0, {"matmul.bf16": 1000.0}, {"dram": 10.0}, phase="forward")
+    case = replace(counted.case, batch=7)
+    timed = Record(case=case, source="measure", scope="model", timing=Timing(samples=(1.0,), origin="cuda-events"))
+    found = RecordSet([counted, timed], devices={DEVICE.name: DEVICE})
+    lines = list(csv.DictReader(rl.table(found, format="csv").splitlines()))
+    assert {line["batch"]: line["dram_share"] for line in lines} == {"2": "0.5", "7": ""}
+
+
 def test_a_summary_without_counted_work_has_no_shares() -> None:
     timed = kernel("gemm", 2.0, {}, {})
     algorithmic = replace(timed, source="profile", work=Work(flops={"matmul.bf16": 10.0}, bytes={"dram": 1.0}))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.speed_of_light import LANES, PLACES, TENSOR, ceiling_shares
@@ -27,7 +27,7 @@ from rooflens.report.columns import (
 from rooflens.report.one_step import of_one_step
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Show, Table, build
 from rooflens.report.table_notes import piece_notes
-from rooflens.results import UNATTRIBUTED, Evidence, Quantity, RecordSet, join
+from rooflens.results import UNATTRIBUTED, Evidence, Quantity, RecordSet, Total, join
 from rooflens.results.parts import PartKind, PieceOfCase, StepPart, parts
 from rooflens.results.quantities import ALL_FLOPS, BOUND_BYTES, BOUND_FLOPS, BYTES, INTENSITY, MATMUL_FLOPS, ratio
 
@@ -115,9 +115,18 @@ def _kernel_name(row: PartRow) -> Entry:
     return Entry(row.part.name, label=plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 3]}...")
 
 
+class _Sharing(Protocol):
+    """A row of a table that tells shares of ceilings; one without work has no total."""
+
+    @property
+    def total(self) -> Total | None: ...
+    @property
+    def ceilings(self) -> Mapping[str, float | None]: ...
+
+
 def _ceiling(place: str) -> Column:
-    def read(row: PartRow) -> Entry:
-        lower = bool(row.total.missing) and place in (TENSOR, LANES)
+    def read(row: _Sharing) -> Entry:
+        lower = row.total is not None and bool(row.total.missing) and place in (TENSOR, LANES)
         return at_least(row.ceilings.get(place), lower, 1)
 
     return Column(f"{place.replace(' ', '_')}_share", _HEADERS[place], PERCENT, read, group="ceilings", show="room")
