@@ -29,6 +29,17 @@ def test_a_chain_reads_its_input_and_writes_its_result() -> None:
     assert dram(Chain(), x, fusion="pointwise") == {"forward": 2 * 4000}
 
 
+@pytest.mark.parametrize("options", [{"fusion": "pointwise"}, {"compile": True}, {}])
+def test_pieces_take_together_what_their_step_takes_on_the_device(options: dict[str, Any]) -> None:
+    """Fused calls share a start and skip bytes, in a step as in its operations and families."""
+    step = rl.estimate(Chain(), inputs=(torch.randn(1000, 1000),), device="h200", **options)
+    whole = step.total().prediction
+    assert whole is not None
+    for level in ("op", "family"):
+        each = [group.total.predicted_seconds for group in step.by(level)]
+        assert sum(filter(None, each)) == pytest.approx(whole.device)
+
+
 class Branches(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         y = x * 2

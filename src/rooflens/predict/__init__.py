@@ -4,5 +4,5 @@ from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.predict.card import Card, card_of, telling
 from rooflens.predict.constants import Constants, Level, constants_of, generation, generations
 from rooflens.predict.expected import expected_seconds
-from rooflens.predict.step import ALONE, Conduct, KnownTimes, Prediction, Way, fuses, predicted, way_of
+from rooflens.predict.step import Conduct, KnownTimes, Prediction, Way, alone, fuses, predicted, way_of
 from rooflens.predict.terms import Combined, Detail, Form, Term, constants_of_form, form_of

@@ -95,10 +95,17 @@ class Conduct:
 
 ALONE = Conduct(way="graph", step=False)
 """Pieces of a step: their time on the device."""
+FUSED_ALONE = replace(ALONE, fused=True)
+"""Those of compiled code, or of an estimate with fusion."""
+
+
+def alone(records: Sequence[Record]) -> Conduct:
+    """Return how pieces of a step run, by the options of their case: on the device alone, fused where it is."""
+    return FUSED_ALONE if records and fuses(dict(records[0].case.options)) else ALONE
 
 
 def predicted(
-    records: Sequence[Record], card: Card, conduct: Conduct = ALONE, phase: Phase | None = None
+    records: Sequence[Record], card: Card, conduct: Conduct | None = None, phase: Phase | None = None
 ) -> Prediction | None:
     """Return the time of a step, of one phase of it, or (without a host) of pieces; None where a call is not known.
 
@@ -106,6 +113,7 @@ def predicted(
     graphs runs its decode alone.
     """
     working = [r for r in records if r.work is not None]
+    conduct = alone(working) if conduct is None else conduct
     if conduct.step and phase is None and {record.phase for record in working}.issuperset(ANSWER_PHASES):
         parts = [predicted([r for r in working if r.phase == its], card, conduct, its) for its in ANSWER_PHASES]
         expected = [part for part in parts if part is not None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from rooflens.devices import which_of
 from rooflens.errors import AmbiguousResult, InvalidValue
 from rooflens.notebook import Displayed
-from rooflens.predict import ALONE, Conduct, KnownTimes, Way, fuses, way_of
+from rooflens.predict import Conduct, KnownTimes, Way, alone, fuses, way_of
 from rooflens.records import (
     ANSWER_PHASES,
     EVERY_PHASE,
@@ -250,7 +250,7 @@ class RecordSet(Displayed):
         """Return how the step of the set, or a phase of it, runs, as far as its case and its model's record tell."""
         model = next((r for r in self.summed if r.scope == "model" and r.source == "estimate"), None)
         if model is None:
-            return ALONE
+            return alone(self.summed)
         options = dict(model.case.options)
         earlier = PHASES[: PHASES.index(phase)] if phase in PHASES else ()
         return Conduct(

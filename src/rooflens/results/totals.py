@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from rooflens.notebook import Displayed
-from rooflens.predict import ALONE, Conduct, Prediction, card_of, predicted
+from rooflens.predict import Conduct, Prediction, card_of, predicted
 from rooflens.records import Bound, Cause, Device, Phase, Record, Work
 from rooflens.results.work_sum import WorkSum
 from rooflens.roofline import Bounds, serial_bound
@@ -81,7 +81,7 @@ class Total(Displayed):
         records: Iterable[Record],
         device: Device | None,
         bounds: Bounds | None = None,
-        conduct: Conduct = ALONE,
+        conduct: Conduct | None = None,
         phase: Phase | None = None,
     ) -> None:
         """Sum some records; totals of the same records share the bounds that are known already.
