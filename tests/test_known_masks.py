@@ -69,11 +69,11 @@ def test_a_bias_of_positions_is_read_as_its_table(tmp_path: Path, mode: str, pla
     table = 32 * HEADS * 2
     assert len(attention) == 2
     for one in attention:
-        assert one.needed is not None
+        assert one.bound_work is not None
         assert one.written is not None
-        assert one.needed.bytes["dram"] == moved + table
+        assert one.bound_work.bytes["dram"] == moved + table
         assert one.written.bytes["dram"] == moved + HEADS * pairs * 2
-        assert one.needed.flops == one.written.flops
+        assert one.bound_work.flops == one.written.flops
 
 
 @pytest.mark.parametrize("mode", ["prefill", "inference"])

@@ -16,6 +16,10 @@ def table() -> str:
     lines = ["| what | pairs | median | p90 |", "|---|---|---|---|"]
     for name, values in (*_sessions(), *_trained(), *_repeats(), *_quiet()):
         lines.append(f"| {name} | {len(values)} | {100 * median(values):.1f} % | {100 * quantile(values, 0.9):.0f} % |")
+    for name, seconds in _hosts():
+        lines.append(
+            f"| {name} | {len(seconds)} | {1e6 * median(seconds):.0f} us | {1e6 * quantile(seconds, 0.9):.0f} us |"
+        )
     faster, pairs = _faster()
     lines.append(f"| eager steps of the next larger batch that took over 10 % less | {pairs} | {faster} of them | - |")
     return "\n".join(lines)
@@ -74,6 +78,12 @@ def _quiet() -> Iterator[tuple[str, list[float]]]:
         ("training", [r for r in rows if r["mode"] == "train"]),
     ):
         yield f"range of eager samples on a quiet host, {what}", [row["spread"] for row in some]
+
+
+def _hosts() -> Iterator[tuple[str, list[float]]]:
+    """Seconds of a small layer beside each case."""
+    for name, quiet in (("a quiet host", True), ("the host as it was", False)):
+        yield f"a small layer on {name}", [row["layer"] for row in _rows(quiet=quiet)]
 
 
 def _faster() -> tuple[int, int]:

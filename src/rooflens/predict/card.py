@@ -118,7 +118,7 @@ def _reached(ceiling: Ceiling, device: Device) -> float | None:
 def _ahead(device: Device) -> float:
     """The clock over that of the data sheet: a card that multiplies faster than its peak runs at a higher one."""
     products = (its for its in device.ceilings if its.origin != "measured" and its.resource.startswith("matmul."))
-    return max(1.0, *((_reached(its, device) or 0.0) / its.rate for its in products), 1.0)
+    return max([1.0, *((_reached(its, device) or 0.0) / its.rate for its in products)])
 
 
 def _card(device: Device, constants: Constants) -> Card | None:

@@ -274,11 +274,6 @@ class Record:
         return self.written if self.floor is None else self.floor.work
 
     @property
-    def needed(self) -> Work | None:
-        """`bound_work` by its first name, which programs may use."""
-        return self.bound_work
-
-    @property
     def written(self) -> Work | None:
         """What one call does as the code is written: what its kernel executes."""
         return self.work if self.kernel_work is None else self.kernel_work
